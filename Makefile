@@ -1,0 +1,33 @@
+# make demo   solve a 20-dimensional problem and draw it
+# make test   style, types and the test suite
+.PHONY: setup demo lint test test-slow clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Installed again when what it was made from has changed.
+STAMP := .venv/.installed
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+demo: setup
+	$(BIN)/qpde solve survival --dim 20 --out runs/demo --force
+	@echo "Figures: runs/demo/history.png, runs/demo/radial.png"
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+test: lint
+	$(BIN)/pytest
+
+test-slow: setup
+	$(BIN)/pytest -m slow
+
+clean:
+	rm -rf .venv runs .pytest_cache .ruff_cache

@@ -1,0 +1,96 @@
+"""The factors `eta` that vanish on the boundary of a domain, as fields with closed-form derivatives."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ._field import AbstractField, Autodiff
+from ._jet import AbstractForm, Identity
+
+
+class Quadric(AbstractField):
+    """`1 - sum ((x - centre)_i / axes_i)^2`."""
+
+    centre: np.ndarray
+    axes: np.ndarray
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        y = (x - self.centre) / self.axes
+        return 1.0 - jnp.sum(y * y)
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return -2.0 * (x - self.centre) / (self.axes * self.axes)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return -2.0 * jnp.sum(form.diagonal(x.size) / (self.axes * self.axes))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jnp.diag(-2.0 / (self.axes * self.axes) * jnp.ones_like(x))
+
+
+class Shell(AbstractField):
+    """`4 (r - inner)(outer - r) / (outer - inner)^2`, `r = |x - centre|`."""
+
+    centre: np.ndarray
+    inner: np.ndarray
+    outer: np.ndarray
+
+    def _radial(self, x: Float[Array, " d"]) -> tuple[Array, Array, Array, Array]:
+        """The unit vector, and `g'(r) / r`, `g''(r) - g'(r) / r`, `g(r)`."""
+        y = x - self.centre
+        r = jnp.sqrt(jnp.sum(y * y))
+        scale = 4.0 / (self.outer - self.inner) ** 2
+        steepness = scale * (self.inner + self.outer - 2.0 * r) / r
+        return y / r, steepness, -2.0 * scale - steepness, scale * (r - self.inner) * (self.outer - r)
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self._radial(x)[3]
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self._radial(x)[1] * (x - self.centre)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        unit, round_, along, _ = self._radial(x)
+        return round_ * jnp.sum(form.diagonal(x.size)) + along * form.quadratic(unit)
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        unit, round_, along, _ = self._radial(x)
+        return round_ * jnp.eye(x.size, dtype=x.dtype) + along * jnp.outer(unit, unit)
+
+
+class Faces(AbstractField):
+    """`prod_i (1 - y_i^(2 m))`, `y = (x - centre) / half`."""
+
+    centre: np.ndarray
+    half: np.ndarray
+    m: int = eqx.field(static=True)
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        y = (x - self.centre) / self.half
+        return jnp.prod(1.0 - y ** (2 * self.m))
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        y = (x - self.centre) / self.half
+        m = 2 * self.m
+        return -m * y ** (m - 1) / self.half * _others(1.0 - y**m)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        if not isinstance(form, Identity):  # mixed derivatives: forward mode, still exact
+            return Autodiff(self.value).trace(x, form)
+        y = (x - self.centre) / self.half
+        m = 2 * self.m
+        second = -m * (m - 1) * y ** (m - 2) / (self.half * self.half)
+        return jnp.sum(second * _others(1.0 - y**m))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jax.jacfwd(self.grad)(x)
+
+
+def _others(factors: Float[Array, " d"]) -> Float[Array, " d"]:
+    """The product of all the other factors, without division (a factor may be zero)."""
+    one = jnp.ones((1,), factors.dtype)
+    before = jnp.cumprod(jnp.concatenate([one, factors[:-1]]))
+    after = jnp.cumprod(jnp.concatenate([one, factors[:0:-1]]))[::-1]
+    return before * after

@@ -1,0 +1,284 @@
+"""Networks: `Shallow` (the paper's) and `MLP` describe them; building one gives a field.
+
+A description is made before the domain is known; `build` draws the parameters. Inputs are scaled to
+the domain's enclosing box first, `y = (x - centre) / half`, so that a shifted or stretched domain
+trains like the unit one (`normalise=False` leaves them as they are).
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from . import activations
+from ._domain import AbstractDomain
+from ._field import AbstractField, Autodiff
+from ._jet import AbstractForm
+from .activations import AbstractActivation
+
+
+class Frozen(eqx.Module):
+    """An array inside a network that is not trained."""
+
+    array: np.ndarray = eqx.field(converter=lambda v: np.asarray(v, np.float64))
+
+
+def trainable(network: AbstractField) -> tuple[AbstractField, AbstractField]:
+    """Split a network into its trained arrays and the rest; `eqx.combine` joins them again."""
+    spec = jax.tree.map(eqx.is_inexact_array, network, is_leaf=lambda n: isinstance(n, Frozen))
+    return eqx.partition(network, spec)
+
+
+class AbstractNetwork(eqx.Module):
+    """A description of a network."""
+
+    @abstractmethod
+    def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> AbstractField:
+        """Draw the parameters of a network for a domain."""
+
+
+class Shallow(AbstractNetwork):
+    """One hidden layer: `S(x) = N^-beta sum_i c_i sigma(w_i . y + b_i)`.
+
+    Initially `c ~ U[-1, 1]`, `w ~ N(0, scale^2 I)`, `b ~ N(0, 1)`. The paper has `scale = 1`; the
+    default `1 / sqrt(d)` trains much better in high dimension, because the Laplacian carries
+    `|w|^2`. `beta` lies in (1/2, 1) in the theory.
+
+        >>> Shallow(256, activation=activations.sigmoid, beta=0.99, scale=1.0)
+    """
+
+    width: int = eqx.field(static=True)
+    activation: AbstractActivation
+    beta: np.ndarray
+    scale: np.ndarray | None
+    normalise: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        width: int = 256,
+        *,
+        activation: Any = activations.tanh,
+        beta: float = 0.75,
+        scale: float | None = None,
+        normalise: bool = True,
+    ):
+        self.width = _width(width)
+        self.activation = activations.as_activation(activation)
+        self.beta = np.asarray(beta, np.float64)
+        self.scale = None if scale is None else np.asarray(scale, np.float64)
+        self.normalise = normalise
+        if not 0.0 <= beta <= 1.0:
+            raise ValueError(f"beta lies between 0 and 1 (the theory: 1/2 < beta < 1), got {beta}.")
+        if scale is not None and not (np.isfinite(scale) and scale > 0):
+            raise ValueError(f"scale must be a positive number, got {scale}.")
+
+    def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "ShallowField":
+        outer, inner, bias = jr.split(key, 3)
+        dim = domain.dim
+        scale = 1.0 / np.sqrt(dim) if self.scale is None else self.scale
+        return ShallowField(
+            c=jr.uniform(outer, (self.width,), minval=-1.0, maxval=1.0),
+            w=scale * jr.normal(inner, (self.width, dim)),
+            b=jr.normal(bias, (self.width,)),
+            factor=Frozen(self.width ** -float(self.beta)),
+            beta=Frozen(self.beta),
+            frame=_Frame.of(domain, self.normalise),
+            activation=self.activation,
+        )
+
+
+class MLP(AbstractNetwork):
+    """A network with hidden layers of the given widths and a linear output.
+
+        >>> MLP([256, 256], activation=activations.tanh)
+    """
+
+    widths: tuple[int, ...] = eqx.field(static=True)
+    activation: AbstractActivation
+    normalise: bool = eqx.field(static=True)
+
+    def __init__(
+        self, widths: Any = (64, 64), *, activation: Any = activations.tanh, normalise: bool = True
+    ):
+        self.widths = tuple(_width(width) for width in widths)
+        if not self.widths:
+            raise ValueError("An MLP needs at least one hidden layer, for example MLP([64, 64]).")
+        self.activation = activations.as_activation(activation)
+        self.normalise = normalise
+
+    def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "DeepField":
+        sizes = (domain.dim, *self.widths, 1)
+        keys = jr.split(key, len(sizes) - 1)
+        weights = [
+            jr.normal(k, (fan_out, fan_in)) / np.sqrt(fan_in)
+            for k, fan_in, fan_out in zip(keys, sizes, sizes[1:], strict=False)
+        ]
+        return DeepField(
+            weights=weights,
+            biases=[jnp.zeros(n) for n in sizes[1:]],
+            frame=_Frame.of(domain, self.normalise),
+            activation=self.activation,
+        )
+
+
+class _Frame(eqx.Module):
+    """The change of variables `y = (x - centre) / half` in front of a network."""
+
+    centre: Frozen
+    half: Frozen
+
+    @classmethod
+    def of(cls, domain: AbstractDomain, normalise: bool) -> "_Frame":
+        if not normalise:
+            return cls(Frozen(np.zeros(domain.dim)), Frozen(np.ones(domain.dim)))
+        lower, upper = domain.enclosing_box
+        return cls(Frozen(0.5 * (lower + upper)), Frozen(0.5 * (upper - lower)))
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return (x - self.centre.array) / self.half.array
+
+    def slopes(self, w: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """The rows of `w` as gradients in `x`."""
+        return w / self.half.array[None, :]
+
+
+class ShallowField(AbstractField):
+    """The network of `Shallow` with its parameters. All derivatives are closed forms:
+
+    `grad S = N^-beta sum c s'(z) w`, `a : Hess S = N^-beta sum c s''(z) (w' a w)`; the Laplacian
+    costs one forward pass in any dimension.
+    """
+
+    c: Float[Array, " n"]
+    w: Float[Array, "n d"]
+    b: Float[Array, " n"]
+    factor: Frozen
+    beta: Frozen
+    frame: _Frame
+    activation: AbstractActivation
+
+    @property
+    def width(self) -> int:
+        """The number of hidden units."""
+        return self.c.shape[0]
+
+    def at(self, x: Float[Array, " d"]) -> "_Units":
+        return _Units(self, x)
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.at(x).value()
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.at(x).grad()
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return self.at(x).trace(form)
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return self.at(x).hessian()
+
+
+class _Units:
+    """A shallow network at one point: all answers come from one evaluation of the activation."""
+
+    def __init__(self, field: ShallowField, x: Float[Array, " d"]):
+        self._slopes = field.frame.slopes(field.w)
+        self._c = field.factor.array * field.c
+        z = field.w @ field.frame(x) + field.b
+        # Derivatives that nobody asks for are removed by the compiler.
+        self._s, self._s1, self._s2 = field.activation.derivatives(z, 2)
+
+    def value(self) -> Float[Array, ""]:
+        return jnp.dot(self._s, self._c)
+
+    def grad(self) -> Float[Array, " d"]:
+        return (self._c * self._s1) @ self._slopes
+
+    def trace(self, form: AbstractForm) -> Float[Array, ""]:
+        return jnp.dot(self._s2, self._c * form.quadratic(self._slopes))
+
+    def hessian(self) -> Float[Array, "d d"]:
+        return (self._slopes.T * (self._c * self._s2)[None, :]) @ self._slopes
+
+
+class DeepField(AbstractField):
+    """The network of `MLP` with its parameters.
+
+    `a : Hess` is carried from layer to layer with the Jacobian: through `h = s(z)`,
+    `tr h = s'(z) tr z + s''(z) (J a J')_ii`. Memory and time are linear in the dimension (in the
+    number of columns, for a factor).
+    """
+
+    weights: list[Float[Array, "_ _"]]
+    biases: list[Float[Array, "_"]]
+    frame: _Frame
+    activation: AbstractActivation
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        h = self.frame(x)
+        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            h = self.activation(w @ h + b)
+        return jnp.dot(self.weights[-1][0], h) + self.biases[-1][0]
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jax.grad(self.value)(x)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        z = self.weights[0] @ self.frame(x) + self.biases[0]
+        jacobian, form = form.seed(self.frame.slopes(self.weights[0]))
+        trace = jnp.zeros_like(z)
+        for w, b in zip(self.weights[1:], self.biases[1:], strict=True):
+            s, s1, s2 = self.activation.derivatives(z, 2)
+            trace = w @ (s1 * trace + s2 * form.quadratic(jacobian))
+            jacobian = w @ (s1[:, None] * jacobian)
+            z = w @ s + b
+        return trace[0]
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jax.jacfwd(jax.grad(self.value))(x)
+
+
+def as_network_field(
+    network: Any, domain: AbstractDomain, *, key: PRNGKeyArray, dtype: Any
+) -> AbstractField:
+    """The field to train, from a description or from any `eqx.Module` from a point to a scalar."""
+    if isinstance(network, AbstractNetwork):
+        return network.build(domain, key=key)
+    if not isinstance(network, AbstractField):
+        if not callable(network):
+            raise ValueError(
+                "network must be qpde.Shallow, qpde.MLP or an eqx.Module from a point (d,) to a "
+                f"scalar, got {type(network).__name__}."
+            )
+        network = Autodiff(network)
+    point = jax.ShapeDtypeStruct((domain.dim,), dtype)
+    shape = jax.eval_shape(getattr(network, "function", network.value), point).shape
+    if shape != ():
+        raise ValueError(
+            f"The network maps a point ({domain.dim},) to shape {shape}; it must return a scalar "
+            'of shape (). With eqx.nn.MLP use out_size="scalar".'
+        )
+    if not jax.tree.leaves(trainable(network)[0]):
+        raise ValueError("The network has no floating-point arrays to train.")
+    return network
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """The tree with its JAX arrays of floating point in another precision."""
+
+    def one(leaf: Any) -> Any:
+        floating = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype) if floating else leaf
+
+    return jax.tree.map(one, tree)
+
+
+def _width(width: Any) -> int:
+    if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+        raise ValueError(f"A layer's width is a whole number from 1 up, got {width!r}.")
+    return int(width)

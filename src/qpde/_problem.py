@@ -1,0 +1,260 @@
+"""A boundary value problem `L u = 0` in a domain, `u = f` on its boundary, checked when it is built."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ._domain import AbstractDomain
+from ._field import AbstractField, as_field
+from ._jet import Coefficients, Equation, Identity, Jet, Quadratic, Sum, asks, linearise
+
+# Points, random jets at each, and random directions used by the checks.
+_POINTS, _JETS, _DIRECTIONS = 64, 4, 64
+# Up to this dimension the directions are those of an eigenbasis, so the sign check is complete.
+_EIGEN = 64
+
+
+class Problem(eqx.Module):
+    """An elliptic equation with Dirichlet data.
+
+        >>> Problem(
+        ...     domain=Ball(20),
+        ...     equation=lambda x, u: 1 - 0.2 * u.value + 0.5 * u.laplacian,
+        ...     boundary=0.0,
+        ... )
+
+    **Arguments**
+
+    - `domain`: where the equation holds.
+    - `equation`: a callable `(x, u)` that returns `L u` at `x`; `u` is a `qpde.Jet`.
+    - `boundary`: a number or a function `(d,) -> ()` on the *closure* of the domain; its values
+      inside serve as the extension `f` in `Q = S eta + f`.
+    - `exact`: the exact solution `(d,) -> ()`, where it is known; used to report errors only.
+    - `name`: for reports.
+
+    Building one checks shapes, finite values, `eta` on the boundary and ellipticity, and raises
+    `ValueError` when something is wrong. An equation may be written with either sign: `orientation`
+    is +1 where `dF/dHess u` is positive semi-definite and -1 where it is negative; the library then
+    works with `orientation * L`.
+    """
+
+    domain: AbstractDomain
+    equation: Equation
+    boundary: AbstractField
+    exact: Callable[..., Any] | None
+    orientation: np.ndarray
+    asks: tuple[str, ...] = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    def __init__(
+        self,
+        domain: AbstractDomain,
+        equation: Equation,
+        boundary: Any = 0.0,
+        *,
+        exact: Callable[..., Any] | None = None,
+        name: str = "problem",
+    ):
+        if not isinstance(domain, AbstractDomain):
+            raise ValueError(f"domain must be a domain such as qpde.Ball(20), got {domain!r}.")
+        if not callable(equation):
+            raise ValueError(f"equation must be a function (x, u), got {equation!r}.")
+        if exact is not None and not callable(exact):
+            raise ValueError(f"exact must be a function of one point, got {exact!r}.")
+        self.domain = domain
+        self.equation = equation
+        self.boundary = as_field(_boundary_data(boundary))
+        self.exact = exact
+        self.name = name
+        with jax.enable_x64(True):
+            self.asks = _check_shapes(self)
+            self.orientation = np.asarray(_check_values(self))
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the domain."""
+        return self.domain.dim
+
+    def __repr__(self) -> str:
+        sign = "as written" if self.orientation > 0 else "with the opposite sign"
+        return (
+            f"{self.name}: {self.domain!r}; the equation asks for {', '.join(self.asks)}; "
+            f"oriented {sign}"
+        )
+
+
+def _boundary_data(boundary: Any) -> Any:
+    if callable(boundary) or isinstance(boundary, AbstractField):
+        return boundary
+    value = np.asarray(boundary)
+    if value.shape != () or not np.issubdtype(value.dtype, np.number):
+        raise ValueError(
+            "boundary must be a number or a function from a point (d,) to a scalar, got "
+            f"{type(boundary).__name__} of shape {value.shape}."
+        )
+    if not np.isfinite(value):
+        raise ValueError(f"boundary must be finite, got {boundary}.")
+    return boundary
+
+
+def _check_shapes(problem: Problem) -> tuple[str, ...]:
+    """Run equation, boundary and exact solution once, abstractly; list what the equation asks."""
+    asked: list[str] = []
+    point = jax.ShapeDtypeStruct((problem.dim,), jnp.float64)
+
+    def equation(x: Array) -> Any:
+        zero = jnp.zeros(())
+        source = Quadratic(zero, jnp.zeros_like(x), zero, jnp.zeros_like(x))
+        record, result = asks(problem.equation, x, Jet(source, x.size))
+        asked.extend(record.asked)
+        return jnp.asarray(result)
+
+    _expect_scalar("The equation", equation, point, "Reduce it, for example with jnp.sum.")
+    _expect_scalar(
+        "The boundary function",
+        getattr(problem.boundary, "function", problem.boundary.value),
+        point,
+        "It takes one point (d,), not a batch.",
+    )
+    if problem.exact is not None:
+        _expect_scalar(
+            "The exact solution", problem.exact, point, "It takes one point (d,), not a batch."
+        )
+    if not {"laplacian", "trace", "hessian"} & set(asked):
+        raise ValueError(
+            f"The equation asks only for {', '.join(asked) or 'nothing'}: qpde solves second-order "
+            "elliptic equations. Ask for u.laplacian, u.second, u.trace, u.generator or u.hessian."
+        )
+    return tuple(asked)
+
+
+def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:
+    result = jax.eval_shape(lambda x: jnp.asarray(function(x)), point)
+    if result.shape != ():
+        raise ValueError(f"{what} must return a scalar of shape (), got {result.shape}. {cure}")
+
+
+class _Sample(eqx.Module):
+    """What the checks look at, as arrays over points."""
+
+    points: Array
+    edge: Array
+    eta_inside: Array
+    eta_edge: Array
+    data: Array
+    start: Array  # L f
+    second: Array  # (points, jets, directions): w' (dF/dHess) w / |w|^2
+
+
+@eqx.filter_jit
+def _probe(problem: Problem, key: PRNGKeyArray) -> _Sample:
+    inside_key, edge_key, jet_key, direction_key = jr.split(key, 4)
+    domain, dim = problem.domain, problem.dim
+    points = domain.sample(inside_key, _POINTS)
+    edge = domain.sample_boundary(edge_key, _POINTS)
+    if points.shape != (_POINTS, dim) or edge.shape != (_POINTS, dim):
+        raise ValueError(f"The domain's samplers must return (n, {dim}) points.")
+    directions = jr.normal(direction_key, (_DIRECTIONS, dim))
+    directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
+
+    def at(x: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+        base = Jet(problem.boundary.at(x), dim)
+        start = jnp.asarray(problem.equation(x, base), x.dtype)
+
+        def second(size: Array, key: PRNGKeyArray) -> Array:
+            a, b, c, d = jr.split(key, 4)
+            bump = Quadratic(
+                size * jr.normal(a),
+                size * jr.normal(b, (dim,)),
+                size * jr.normal(c),
+                size * jr.normal(d, (dim,)),
+            )
+            jet = Jet(Sum(base, Jet(bump, dim)), dim)
+            return _second_order(linearise(problem.equation, x, jet), directions)
+
+        # The data's own jet first, then ever larger random ones around it.
+        sizes = jnp.asarray([0.0, 0.1, 1.0, 10.0][:_JETS])
+        return start, jax.vmap(second)(sizes, jr.split(key, _JETS))
+
+    start, second = jax.vmap(at)(points, jr.split(jet_key, _POINTS))
+    return _Sample(
+        points=points,
+        edge=edge,
+        eta_inside=jax.vmap(domain.eta.value)(points),
+        eta_edge=jax.vmap(domain.eta.value)(edge),
+        data=jax.vmap(problem.boundary.value)(jnp.concatenate([points, edge])),
+        start=start,
+        second=second,
+    )
+
+
+def _second_order(at: Coefficients, directions: Array) -> Array:
+    """The second-order part along some directions, or its eigenvalues in low dimension."""
+    dim = directions.shape[1]
+    if all(isinstance(form, Identity) for form in at.forms) and at.hessian is None:
+        return at.quadratic(directions[:1])
+    if dim > _EIGEN:
+        return at.quadratic(directions)
+    eye = jnp.eye(dim)
+    # The symmetric matrix itself, by polarisation: 2 p' a q = (p + q)' a (p + q) - p' a p - q' a q.
+    diagonal = at.quadratic(eye)
+    pairs = jax.vmap(lambda e: at.quadratic(eye + e[None, :]))(eye)
+    matrix = 0.5 * (pairs - diagonal[None, :] - diagonal[:, None])
+    return jnp.linalg.eigvalsh(matrix)
+
+
+def _check_values(problem: Problem) -> float:
+    """Check numbers on a sample; return the orientation."""
+    sample = jax.tree.map(np.asarray, _probe(problem, jr.key(0)))
+    if not np.all(sample.eta_inside > 0):
+        _fail("eta must be positive inside the domain", sample.points, sample.eta_inside > 0)
+    flat = np.abs(sample.eta_edge) <= 1e-6
+    if not np.all(flat):
+        _fail("eta must vanish on the boundary", sample.edge, flat)
+    finite = np.isfinite(sample.data)
+    if not np.all(finite):
+        _fail(
+            "The boundary function must be finite on the whole closure of the domain, because "
+            "it also serves as the extension inside. It is not",
+            np.concatenate([sample.points, sample.edge]),
+            finite,
+        )
+    finite = np.isfinite(sample.start)
+    if not np.all(finite):
+        _fail(
+            "The equation is not finite at u = boundary function. Check it for division by "
+            "zero or for derivatives of the boundary function that do not exist",
+            sample.points,
+            finite,
+        )
+    return _orientation(sample.second)
+
+
+def _orientation(second: np.ndarray) -> float:
+    # Coefficients need not exist at every jet (|grad u| at grad u = 0), only at most of them.
+    known = second[np.isfinite(second)]
+    if known.size == 0:
+        raise ValueError(
+            "The derivative of the equation in u's second derivatives is nowhere finite."
+        )
+    largest = np.max(np.abs(known))
+    positive, negative = np.any(known > 1e-9 * largest), np.any(known < -1e-9 * largest)
+    if positive and negative:
+        raise ValueError(
+            "The equation is not elliptic: its second-order part has both signs on the domain. "
+            "Check the signs of the second derivatives; a diffusion matrix must be semi-definite."
+        )
+    if largest == 0:
+        raise ValueError("The equation asks for second derivatives but does not depend on them.")
+    return -1.0 if negative else 1.0
+
+
+def _fail(message: str, points: np.ndarray, good: np.ndarray) -> NoReturn:
+    where = np.array2string(points[~good][0], precision=4, threshold=6)
+    raise ValueError(f"{message}, for example at x = {where}.")

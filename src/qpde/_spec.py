@@ -1,0 +1,106 @@
+"""A run as words: what the command line takes and a run folder keeps, turned into objects."""
+
+import dataclasses
+import difflib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from . import presets, zoo
+from ._problem import Problem
+from ._rule import AbstractRule, DeepGalerkin, Penalty, QLearning
+
+RULES: dict[str, type[AbstractRule]] = {
+    rule.name: rule for rule in (QLearning, DeepGalerkin, Penalty)
+}
+PRESETS = {"paper": presets.paper}
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A problem by name and the options of `solve` that differ from their defaults."""
+
+    problem: str
+    dim: int | None = None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    preset: str | None = None
+    rule: str | None = None
+    steps: int | None = None
+    seed: int = 0
+    precision: str = "float32"
+
+    def build_problem(self) -> Problem:
+        """The problem: one of the zoo, or `file.py:name`."""
+        if ".py:" in self.problem:
+            return self._from_file()
+        builder = _pick("problem", self.problem, zoo.CATALOGUE).build
+        known = [name for name in inspect.signature(builder).parameters if name != "dim"]
+        for name in self.settings:
+            if name not in known:
+                raise ValueError(
+                    f"{self.problem} has no setting {name!r}. It has: {', '.join(known) or 'none'}."
+                )
+        dim = {} if self.dim is None else {"dim": self.dim}
+        return builder(**dim, **self.settings)
+
+    def build_options(self, problem: Problem) -> dict[str, Any]:
+        """The options of `solve`."""
+        options: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
+        if self.preset is not None:
+            options |= _pick("preset", self.preset, PRESETS)(problem)
+        if self.rule is not None:
+            kind: Any = _pick("rule", self.rule, RULES)
+            given = options.get("rule")
+            # A rule named beside a preset takes the preset's learning rate.
+            options["rule"] = kind() if given is None else kind(rate=given.rate)
+        if self.steps is not None:
+            options["steps"] = self.steps
+        return options
+
+    def _from_file(self) -> Problem:
+        if self.dim is not None or self.settings:
+            raise ValueError(
+                "--dim and --set belong to problems of the zoo; set them inside the file instead."
+            )
+        file, _, name = self.problem.rpartition(":")
+        path = Path(file)
+        if not path.is_file():
+            raise ValueError(f"There is no file {file}.")
+        loader = importlib.util.spec_from_file_location(f"qpde_user_{path.stem}", path)
+        assert loader is not None  # the name ends in .py
+        assert loader.loader is not None
+        module = importlib.util.module_from_spec(loader)
+        sys.modules[loader.name] = module
+        loader.loader.exec_module(module)
+        found = getattr(module, name, None)
+        if not isinstance(found, Problem):
+            problems = [key for key, value in vars(module).items() if isinstance(value, Problem)]
+            raise ValueError(
+                f"{file} has no qpde.Problem named {name!r}. It has: {', '.join(problems) or 'none'}."
+            )
+        return found
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """`["discount=0.1"]` as `{"discount": 0.1}`."""
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes name=number, for example discount=0.1, got {text!r}.")
+        try:
+            settings[name.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"--set {name}: {value!r} is not a number.") from None
+    return settings
+
+
+def _pick(kind: str, name: str, known: dict[str, Any]) -> Any:
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(known)}."
+    raise ValueError(f"There is no {kind} named {name!r}. {hint}")

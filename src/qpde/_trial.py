@@ -1,0 +1,63 @@
+"""The trial function `Q = S eta + f`: one point in, one number out."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ._field import AbstractField
+from ._jet import Equation, Jet, Product, Sum
+from ._problem import Problem
+
+
+class Trial(eqx.Module):
+    """A network in the form that a problem asks for.
+
+    With `exact_boundary`, `Q = S eta + f` has the right boundary values whatever the network `S` is;
+    without, `Q = S` and the boundary is left to a penalty.
+    """
+
+    network: AbstractField
+    eta: AbstractField
+    boundary: AbstractField
+    equation: Equation
+    orientation: np.ndarray
+    exact_boundary: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, problem: Problem, network: AbstractField, *, exact_boundary: bool) -> "Trial":
+        """The trial function of a problem with a given network."""
+        return cls(
+            network=network,
+            eta=problem.domain.eta,
+            boundary=problem.boundary,
+            equation=problem.equation,
+            orientation=problem.orientation,
+            exact_boundary=exact_boundary,
+        )
+
+    def with_network(self, network: AbstractField) -> "Trial":
+        """The same trial function around another network."""
+        return eqx.tree_at(lambda t: t.network, self, network)
+
+    def jet(self, x: Float[Array, " d"]) -> Jet:
+        """The jet of `Q` at `x`."""
+        network = Jet(self.network.at(x), x.size)
+        if not self.exact_boundary:
+            return network
+        product = Jet(Product(Jet(self.eta.at(x), x.size), network), x.size)
+        return Jet(Sum(product, Jet(self.boundary.at(x), x.size)), x.size)
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """`Q(x)`."""
+        return self.jet(x).value
+
+    def residual(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """`L Q(x)`, oriented so that its second-order part is positive."""
+        return self.value_and_residual(x)[1]
+
+    def value_and_residual(self, x: Float[Array, " d"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """`Q(x)` and `L Q(x)` from one jet, so that they share what they have in common."""
+        jet = self.jet(x)
+        residual = self.orientation * jnp.asarray(self.equation(x, jet), x.dtype)
+        return jet.value, residual
