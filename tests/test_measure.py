@@ -1,5 +1,6 @@
 """Sampling laws and the exactness of micro-batches."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -43,9 +44,14 @@ def test_micro_batches_use_exactly_the_points_of_the_step(size):
 
     def part(batch):
         kept = batch.weights > 0
-        return jnp.sum(kept), jnp.sum(batch.weights), batch.weights @ batch.points[:, 0], batch.share
+        return (
+            jnp.sum(kept),
+            jnp.sum(batch.weights),
+            batch.weights @ batch.points[:, 0],
+            batch.share,
+        )
 
-    count, mass, mean, share = draw.expect(part)
+    count, mass, mean, share = eqx.filter_jit(lambda draw: draw.expect(part))(draw)
     keys = [jr.split(jr.fold_in(jr.key(5), i))[0] for i in range(-(-size // 1_000))]
     points = np.concatenate([measure.sample(key, 1_000)[0] for key in keys])[:size]
     assert count == size
@@ -73,8 +79,6 @@ def test_schedules():
 
 
 def test_chunks_do_not_leak_between_steps():
-    draws = [
-        np.asarray(Uniform(Ball(2)).sample(jr.fold_in(jr.key(0), t), 4)[0]) for t in range(50)
-    ]
+    draws = [np.asarray(Uniform(Ball(2)).sample(jr.fold_in(jr.key(0), t), 4)[0]) for t in range(50)]
     assert len({array.tobytes() for array in draws}) == 50
     assert jax.config.read("jax_enable_x64") is False

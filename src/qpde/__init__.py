@@ -4,10 +4,7 @@ from . import activations as activations
 from . import presets as presets
 from . import zoo as zoo
 from ._domain import AbstractDomain as AbstractDomain
-from ._domain import Annulus as Annulus
-from ._domain import Ball as Ball
 from ._domain import Box as Box
-from ._domain import Ellipsoid as Ellipsoid
 from ._domain import Interval as Interval
 from ._field import AbstractField as AbstractField
 from ._jet import Jet as Jet
@@ -18,6 +15,9 @@ from ._measure import Weighted as Weighted
 from ._network import MLP as MLP
 from ._network import Shallow as Shallow
 from ._problem import Problem as Problem
+from ._round import Annulus as Annulus
+from ._round import Ball as Ball
+from ._round import Ellipsoid as Ellipsoid
 from ._rule import AbstractRule as AbstractRule
 from ._rule import DeepGalerkin as DeepGalerkin
 from ._rule import Flow as Flow

@@ -3,18 +3,17 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ._field import AbstractField, Autodiff
-from ._jet import AbstractForm, Identity
+from ._form import AbstractForm, Identity, Numbers
 
 
 class Quadric(AbstractField):
     """`1 - sum ((x - centre)_i / axes_i)^2`."""
 
-    centre: np.ndarray
-    axes: np.ndarray
+    centre: Numbers
+    axes: Numbers
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         y = (x - self.centre) / self.axes
@@ -33,9 +32,9 @@ class Quadric(AbstractField):
 class Shell(AbstractField):
     """`4 (r - inner)(outer - r) / (outer - inner)^2`, `r = |x - centre|`."""
 
-    centre: np.ndarray
-    inner: np.ndarray
-    outer: np.ndarray
+    centre: Numbers
+    inner: Numbers
+    outer: Numbers
 
     def _radial(self, x: Float[Array, " d"]) -> tuple[Array, Array, Array, Array]:
         """The unit vector, and `g'(r) / r`, `g''(r) - g'(r) / r`, `g(r)`."""
@@ -43,7 +42,12 @@ class Shell(AbstractField):
         r = jnp.sqrt(jnp.sum(y * y))
         scale = 4.0 / (self.outer - self.inner) ** 2
         steepness = scale * (self.inner + self.outer - 2.0 * r) / r
-        return y / r, steepness, -2.0 * scale - steepness, scale * (r - self.inner) * (self.outer - r)
+        return (
+            y / r,
+            steepness,
+            -2.0 * scale - steepness,
+            scale * (r - self.inner) * (self.outer - r),
+        )
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         return self._radial(x)[3]
@@ -63,8 +67,8 @@ class Shell(AbstractField):
 class Faces(AbstractField):
     """`prod_i (1 - y_i^(2 m))`, `y = (x - centre) / half`."""
 
-    centre: np.ndarray
-    half: np.ndarray
+    centre: Numbers
+    half: Numbers
     m: int = eqx.field(static=True)
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:

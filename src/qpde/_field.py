@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._jet import AbstractForm, At, Factor, Identity, Source
+from ._form import AbstractForm, Factor, Identity, Numbers
+from ._jet import At, Source
 
 # Second derivatives by autodiff are taken in this many directions at a time: enough to fill the
 # machine's vector units, few enough that memory does not grow with the dimension.
@@ -48,7 +49,7 @@ class AbstractField(eqx.Module):
 class Constant(AbstractField):
     """The same number everywhere."""
 
-    number: np.ndarray = eqx.field(converter=lambda v: np.asarray(v, np.float64))
+    number: Numbers = eqx.field(converter=lambda v: np.asarray(v, np.float64))
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         return jnp.asarray(self.number, x.dtype)

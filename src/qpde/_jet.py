@@ -10,101 +10,18 @@ derivatives are asked for through a *form* `H -> a : H`, so that no d x d array 
 equation itself brings one.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from ._form import AbstractForm, Factor, Identity, Matrix, Numbers
+
 Equation = Callable[[Any, Any], Any]
-
-
-class AbstractForm(eqx.Module):
-    """A second-order form `H -> a : H` with a symmetric matrix `a`."""
-
-    @abstractmethod
-    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
-        """`a v`."""
-
-    @abstractmethod
-    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
-        """`w' a w` for every row of `w`."""
-
-    @abstractmethod
-    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
-        """`a : hessian`."""
-
-    @abstractmethod
-    def diagonal(self, dim: int) -> Float[Array, " d"]:
-        """The diagonal of `a`."""
-
-    @abstractmethod
-    def seed(self, w: Float[Array, "n d"]) -> "tuple[Float[Array, 'n k'], AbstractForm]":
-        """Rows `p` and a form with the same `w' a w`, as narrow as can be."""
-
-
-class Identity(AbstractForm):
-    """`a = I`: the Laplacian."""
-
-    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
-        return v
-
-    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
-        return jnp.sum(w * w, axis=-1)
-
-    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
-        return jnp.trace(hessian)
-
-    def diagonal(self, dim: int) -> Float[Array, " d"]:
-        return jnp.ones(dim)
-
-    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], AbstractForm]:
-        return w, self
-
-
-class Factor(AbstractForm):
-    """`a = sigma sigma'` for a `(d, k)` factor; a direction is a factor with one column."""
-
-    sigma: Float[Array, "d k"]
-
-    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self.sigma @ (v @ self.sigma)
-
-    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
-        return jnp.sum(jnp.square(w @ self.sigma), axis=-1)
-
-    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
-        return jnp.sum((hessian @ self.sigma) * self.sigma)
-
-    def diagonal(self, dim: int) -> Float[Array, " d"]:
-        return jnp.sum(jnp.square(self.sigma), axis=1)
-
-    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n k"], AbstractForm]:
-        return w @ self.sigma, Identity()
-
-
-class Matrix(AbstractForm):
-    """`a` as a full matrix; only its symmetric part counts."""
-
-    a: Float[Array, "d d"]
-
-    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
-        return 0.5 * (self.a @ v + v @ self.a)
-
-    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
-        return jnp.sum((w @ self.a) * w, axis=-1)
-
-    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
-        return jnp.sum(self.a * hessian)
-
-    def diagonal(self, dim: int) -> Float[Array, " d"]:
-        return jnp.diagonal(self.a)
-
-    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], AbstractForm]:
-        return w, self
 
 
 @runtime_checkable
@@ -179,7 +96,7 @@ class Jet:
 
     def trace(self, a: Any) -> Float[Array, ""]:
         """`a : Hess u` for a `(d, d)` matrix."""
-        matrix = jnp.asarray(a)
+        matrix = _array(a)
         if matrix.shape != (self._dim, self._dim):
             raise ValueError(
                 f"u.trace(a) takes a matrix of shape {(self._dim, self._dim)}, got {matrix.shape}."
@@ -188,7 +105,7 @@ class Jet:
 
     def generator(self, drift: Any, sigma: Any) -> Float[Array, ""]:
         """`drift . grad u + 1/2 tr(sigma sigma' Hess u)`; a number `sigma` means `sigma I`."""
-        factor = jnp.asarray(sigma)
+        factor = _array(sigma)
         if factor.ndim == 0:
             second = factor * factor * self.laplacian
         elif factor.ndim == 2 and factor.shape[0] == self._dim:
@@ -202,7 +119,7 @@ class Jet:
         return jnp.dot(self._vector("u.generator(drift, sigma)", drift), self.grad) + 0.5 * second
 
     def _vector(self, ask: str, v: Any) -> Float[Array, " d"]:
-        vector = jnp.asarray(v)
+        vector = _array(v)
         if vector.shape != (self._dim,):
             raise ValueError(
                 f"{ask} takes a vector of shape ({self._dim},), got shape {vector.shape}."
@@ -214,6 +131,15 @@ class Jet:
             f"A jet has no {name!r}. An equation can ask for u.value, u.grad, u.laplacian, "
             "u.hessian, u.along(v), u.second(v), u.trace(a) and u.generator(drift, sigma)."
         )
+
+
+def _array(value: Any) -> Array:
+    """A user's numbers as an array of the trace at hand.
+
+    The copy matters: JAX 0.10.2 remembers the precision in which `jnp.asarray` first staged a given
+    NumPy array, and an equation is traced both with and without x64.
+    """
+    return jnp.asarray(value.copy() if isinstance(value, np.ndarray) else value)
 
 
 class At:
@@ -280,20 +206,20 @@ class Sum:
 class Quadratic(eqx.Module):
     """Answers for a function with given value, gradient and Hessian `curvature I + v v'`."""
 
-    constant: Float[Array, ""]
-    slope: Float[Array, " d"]
-    curvature: Float[Array, ""]
-    v: Float[Array, " d"]
+    constant: Numbers
+    slope: Numbers
+    curvature: Numbers
+    v: Numbers
 
     def value(self) -> Float[Array, ""]:
-        return self.constant
+        return jnp.asarray(self.constant)
 
     def grad(self) -> Float[Array, " d"]:
-        return self.slope
+        return jnp.asarray(self.slope)
 
     def trace(self, form: AbstractForm) -> Float[Array, ""]:
         diagonal = form.diagonal(self.v.size)
-        return self.curvature * jnp.sum(diagonal) + form.quadratic(self.v)
+        return self.curvature * jnp.sum(diagonal) + form.quadratic(jnp.asarray(self.v))
 
     def hessian(self) -> Float[Array, "d d"]:
         return self.curvature * jnp.eye(self.v.size) + jnp.outer(self.v, self.v)

@@ -15,7 +15,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ._domain import AbstractDomain, Ball, unit_ball
+from ._domain import AbstractDomain
+from ._form import Numbers
+from ._round import Ball, unit_ball
 from ._schedule import AbstractSchedule, Clock
 
 
@@ -25,9 +27,7 @@ class AbstractMeasure(eqx.Module):
     domain: eqx.AbstractVar[AbstractDomain]
 
     @abstractmethod
-    def sample(
-        self, key: PRNGKeyArray, n: int
-    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    def sample(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """`n` points and their weights."""
 
 
@@ -49,8 +49,8 @@ class Radial(AbstractMeasure):
     d = 1 it is the uniform law, and the only choice).
     """
 
-    domain: Ball
-    k: np.ndarray
+    domain: AbstractDomain
+    k: Numbers
 
     def __init__(self, ball: Ball, k: float):
         if not isinstance(ball, Ball):
@@ -66,7 +66,8 @@ class Radial(AbstractMeasure):
 
     def sample(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         unit = unit_ball(key, n, self.domain.dim, self.k)
-        return self.domain.midpoint[None] + self.domain.radius * unit, jnp.ones((n,), unit.dtype)
+        centre, radius = self.domain.enclosing_ball
+        return centre[None] + radius * unit, jnp.ones((n,), unit.dtype)
 
 
 class Weighted(AbstractMeasure):
@@ -81,7 +82,7 @@ class Weighted(AbstractMeasure):
 
     domain: AbstractDomain
     density: Callable[..., Any]
-    mean: np.ndarray
+    mean: Numbers
 
     def __init__(self, domain: AbstractDomain, density: Callable[..., Any]):
         self.domain, self.density = domain, density

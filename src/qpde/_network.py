@@ -18,14 +18,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from . import activations
 from ._domain import AbstractDomain
 from ._field import AbstractField, Autodiff
-from ._jet import AbstractForm
+from ._form import AbstractForm, Numbers
 from .activations import AbstractActivation
 
 
 class Frozen(eqx.Module):
     """An array inside a network that is not trained."""
 
-    array: np.ndarray = eqx.field(converter=lambda v: np.asarray(v, np.float64))
+    array: Numbers = eqx.field(converter=lambda v: np.asarray(v, np.float64))
 
 
 def trainable(network: AbstractField) -> tuple[AbstractField, AbstractField]:
@@ -54,8 +54,8 @@ class Shallow(AbstractNetwork):
 
     width: int = eqx.field(static=True)
     activation: AbstractActivation
-    beta: np.ndarray
-    scale: np.ndarray | None
+    beta: Numbers
+    scale: Numbers | None
     normalise: bool = eqx.field(static=True)
 
     def __init__(
@@ -95,7 +95,7 @@ class Shallow(AbstractNetwork):
 class MLP(AbstractNetwork):
     """A network with hidden layers of the given widths and a linear output.
 
-        >>> MLP([256, 256], activation=activations.tanh)
+    >>> MLP([256, 256], activation=activations.tanh)
     """
 
     widths: tuple[int, ...] = eqx.field(static=True)
@@ -215,7 +215,7 @@ class DeepField(AbstractField):
     """
 
     weights: list[Float[Array, "_ _"]]
-    biases: list[Float[Array, "_"]]
+    biases: list[Float[Array, " _"]]
     frame: _Frame
     activation: AbstractActivation
 

@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
 from ._domain import AbstractDomain
 from ._field import AbstractField, as_field
-from ._jet import Coefficients, Equation, Identity, Jet, Quadratic, Sum, asks, linearise
+from ._form import Identity, Numbers
+from ._jet import Coefficients, Equation, Jet, Quadratic, Sum, asks, linearise
 
-# Points, random jets at each, and random directions used by the checks.
-_POINTS, _JETS, _DIRECTIONS = 64, 4, 64
+# Points and random directions used by the checks.
+_POINTS, _DIRECTIONS = 64, 64
 # Up to this dimension the directions are those of an eigenbasis, so the sign check is complete.
 _EIGEN = 64
 
@@ -48,7 +49,7 @@ class Problem(eqx.Module):
     equation: Equation
     boundary: AbstractField
     exact: Callable[..., Any] | None
-    orientation: np.ndarray
+    orientation: Numbers
     asks: tuple[str, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True)
 
@@ -153,36 +154,25 @@ class _Sample(eqx.Module):
 
 
 @eqx.filter_jit
-def _probe(problem: Problem, key: PRNGKeyArray) -> _Sample:
-    inside_key, edge_key, jet_key, direction_key = jr.split(key, 4)
+def _probe(problem: Problem, bumps: Quadratic, directions: Any) -> _Sample:
+    inside_key, edge_key = jr.split(jr.key(0))
     domain, dim = problem.domain, problem.dim
     points = domain.sample(inside_key, _POINTS)
     edge = domain.sample_boundary(edge_key, _POINTS)
     if points.shape != (_POINTS, dim) or edge.shape != (_POINTS, dim):
         raise ValueError(f"The domain's samplers must return (n, {dim}) points.")
-    directions = jr.normal(direction_key, (_DIRECTIONS, dim))
-    directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
 
-    def at(x: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+    def at(x: Array) -> tuple[Array, Array]:
         base = Jet(problem.boundary.at(x), dim)
-        start = jnp.asarray(problem.equation(x, base), x.dtype)
 
-        def second(size: Array, key: PRNGKeyArray) -> Array:
-            a, b, c, d = jr.split(key, 4)
-            bump = Quadratic(
-                size * jr.normal(a),
-                size * jr.normal(b, (dim,)),
-                size * jr.normal(c),
-                size * jr.normal(d, (dim,)),
-            )
+        def second(bump: Quadratic) -> Array:
             jet = Jet(Sum(base, Jet(bump, dim)), dim)
             return _second_order(linearise(problem.equation, x, jet), directions)
 
-        # The data's own jet first, then ever larger random ones around it.
-        sizes = jnp.asarray([0.0, 0.1, 1.0, 10.0][:_JETS])
-        return start, jax.vmap(second)(sizes, jr.split(key, _JETS))
+        start = jnp.asarray(problem.equation(x, base), x.dtype)
+        return start, jax.vmap(second)(bumps)
 
-    start, second = jax.vmap(at)(points, jr.split(jet_key, _POINTS))
+    start, second = jax.vmap(at)(points)
     return _Sample(
         points=points,
         edge=edge,
@@ -192,6 +182,20 @@ def _probe(problem: Problem, key: PRNGKeyArray) -> _Sample:
         start=start,
         second=second,
     )
+
+
+def _random_jets(dim: int) -> tuple[Quadratic, np.ndarray]:
+    """Jets to add to that of the boundary data, from none to large, and unit directions."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([0.0, 0.1, 1.0, 10.0])
+    bumps = Quadratic(
+        sizes * rng.standard_normal(4),
+        sizes[:, None] * rng.standard_normal((4, dim)),
+        sizes * rng.standard_normal(4),
+        sizes[:, None] * rng.standard_normal((4, dim)),
+    )
+    directions = rng.standard_normal((_DIRECTIONS, dim))
+    return bumps, directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
 def _second_order(at: Coefficients, directions: Array) -> Array:
@@ -211,7 +215,7 @@ def _second_order(at: Coefficients, directions: Array) -> Array:
 
 def _check_values(problem: Problem) -> float:
     """Check numbers on a sample; return the orientation."""
-    sample = jax.tree.map(np.asarray, _probe(problem, jr.key(0)))
+    sample = jax.tree.map(np.asarray, _probe(problem, *_random_jets(problem.dim)))
     if not np.all(sample.eta_inside > 0):
         _fail("eta must be positive inside the domain", sample.points, sample.eta_inside > 0)
     flat = np.abs(sample.eta_edge) <= 1e-6

@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from ._form import Numbers
 from ._measure import Batch, Draw
 from ._network import ShallowField, trainable
 from ._schedule import AbstractSchedule, Clock, Cosine, Fixed, as_schedule
@@ -58,7 +59,7 @@ class Flow(eqx.Module):
     and `beta` from the `Shallow` network.
     """
 
-    alpha: np.ndarray = eqx.field(converter=lambda v: np.asarray(v, np.float64))
+    alpha: Numbers = eqx.field(converter=lambda v: np.asarray(v, np.float64))
 
     def init(self, params: PyTree) -> tuple[()]:
         return ()
@@ -82,7 +83,7 @@ class Truncation(eqx.Module):
     `level` defaults to `N^((1 - beta)/4)` of the `Shallow` network.
     """
 
-    level: np.ndarray | None
+    level: Numbers | None
     damped: bool = eqx.field(static=True)
 
     def __init__(self, level: float | None = None, *, damped: bool = True):
@@ -207,7 +208,7 @@ class Penalty(AbstractRule):
     One boundary point is drawn for every four inside.
     """
 
-    weight: np.ndarray
+    weight: Numbers
     optimiser: Any
     rate: AbstractSchedule
     exact_boundary = False

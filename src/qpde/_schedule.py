@@ -12,6 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from ._form import Numbers
+
 
 class Clock(NamedTuple):
     """Step `step` of `total`, counted from 0."""
@@ -38,7 +40,7 @@ class AbstractSchedule(eqx.Module):
 class Fixed(AbstractSchedule):
     """The same number at every step."""
 
-    number: np.ndarray = eqx.field(converter=_number)
+    number: Numbers = eqx.field(converter=_number)
 
     def __call__(self, clock: Clock) -> Any:
         return self.number
@@ -50,8 +52,8 @@ class Linear(AbstractSchedule):
     As a batch size, `Linear(2_000, 10_000)` is the paper's growing number of points.
     """
 
-    first: np.ndarray = eqx.field(converter=_number)
-    last: np.ndarray = eqx.field(converter=_number)
+    first: Numbers = eqx.field(converter=_number)
+    last: Numbers = eqx.field(converter=_number)
 
     def __call__(self, clock: Clock) -> Any:
         return self.first + (self.last - self.first) * (clock.step / clock.total)
@@ -60,8 +62,8 @@ class Linear(AbstractSchedule):
 class Decay(AbstractSchedule):
     """`first / (1 + t / time)`; the paper's learning rate is `Decay(0.5, 200)`."""
 
-    first: np.ndarray = eqx.field(converter=_number)
-    time: np.ndarray = eqx.field(converter=_number)
+    first: Numbers = eqx.field(converter=_number)
+    time: Numbers = eqx.field(converter=_number)
 
     def __call__(self, clock: Clock) -> Any:
         return self.first / (1.0 + clock.step / self.time)
@@ -70,8 +72,8 @@ class Decay(AbstractSchedule):
 class Cosine(AbstractSchedule):
     """`first` at the start, falling along half a cosine to `last` at the end."""
 
-    first: np.ndarray = eqx.field(converter=_number)
-    last: np.ndarray = eqx.field(converter=_number)
+    first: Numbers = eqx.field(converter=_number)
+    last: Numbers = eqx.field(converter=_number)
 
     def __call__(self, clock: Clock) -> Any:
         wave = 0.5 * (1.0 + jnp.cos(np.pi * (clock.step / clock.total)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -116,7 +117,9 @@ class Solution:
             lines.append(f"  relative L2 error     {score.relative_l2_error:.3g}")
             lines.append(f"  max relative error    {score.max_relative_error:.3g}")
         if score.skill is not None:
-            lines.append(f"  skill                 {score.skill:.3g}   (1: one constant does as well)")
+            lines.append(
+                f"  skill                 {score.skill:.3g}   (1: one constant does as well)"
+            )
         return "\n".join(lines)
 
     def _map(self, quantity: "_Quantity", points: Any) -> Any:
@@ -135,10 +138,10 @@ class Solution:
             )
         self._check_shape(points.shape)
         points = points.astype(self.precision)
-        one = functools.partial(quantity, self.trial)
+        one = functools.partial(quantity, _fresh(self.trial))
         return one(points) if points.ndim == 1 else jax.vmap(one)(points)
 
-    def _map_numpy(self, quantity: "_Quantity", points: np.ndarray) -> np.ndarray:
+    def _map_numpy(self, quantity: "_Quantity", points: np.ndarray) -> Any:
         self._check_shape(points.shape)
         if np.any(np.isnan(points)):
             rows = np.isnan(np.atleast_2d(points)).any(axis=1).sum()
@@ -188,12 +191,21 @@ def _residual(trial: Trial, x: Array) -> Array:
     return trial.orientation * trial.residual(x)
 
 
+def _fresh(trial: Trial) -> Trial:
+    """The trial function with copies of its NumPy numbers, to be closed over by a caller's loops.
+
+    JAX (0.10.2) remembers the float32 version of a 0-d NumPy array that `lax.fori_loop` closed over, and
+    then hands it to programs that expect float64. Copies keep our own numbers out of that cache.
+    """
+    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, trial)
+
+
 def _distance(domain: AbstractDomain, x: Array) -> Array:
     return domain.distance(x)
 
 
 @eqx.filter_jit
-def _chunk(quantity: _Quantity, owner: Any, points: Array) -> Array:
+def _chunk(quantity: _Quantity, owner: Any, points: Any) -> Array:
     return jax.vmap(functools.partial(quantity, owner))(points)
 
 

@@ -101,6 +101,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
 def _pick(kind: str, name: str, known: dict[str, Any]) -> Any:
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    near = [key for key in known if key.startswith(name)]
+    near = near or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(known)}."
     raise ValueError(f"There is no {kind} named {name!r}. {hint}")

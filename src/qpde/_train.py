@@ -42,7 +42,7 @@ class Keep(enum.Enum):
 
 
 class Progress(NamedTuple):
-    """What a callback is told after every block of steps; it stops the run by returning True."""
+    """What a callback is told after every block of steps; it stops the run by returning something true."""
 
     step: int
     loss: float
@@ -99,7 +99,7 @@ def _block(
     trial: Trial,
     loop: _Loop,
     key: PRNGKeyArray,
-    sizes: Int[Array, " k"],
+    sizes: Any,
     count: Any,
     total: Any,
     tolerance: Any,
@@ -162,7 +162,7 @@ def solve(
     *,
     network: Any = None,
     rule: AbstractRule | None = None,
-    steps: int = 3_000,
+    steps: int = 5_000,
     batch: Any = 1_000,
     tolerance: float = 0.0,
     measure: AbstractMeasure | None = None,
@@ -240,7 +240,9 @@ class Plan:
         if not isinstance(self.rule, AbstractRule):
             raise ValueError(f"rule must be a rule such as qpde.QLearning(), got {self.rule!r}.")
         if not isinstance(self.measure, AbstractMeasure):
-            raise ValueError(f"measure must be one such as qpde.Uniform(domain), got {self.measure!r}.")
+            raise ValueError(
+                f"measure must be one such as qpde.Uniform(domain), got {self.measure!r}."
+            )
         if not isinstance(self.keep, Keep):
             raise ValueError(f"keep must be one of {', '.join(map(str, Keep))}, got {self.keep!r}.")
         for name, value in (("steps", self.steps), ("seed", self.seed)):
@@ -273,9 +275,7 @@ def _checked_budget(budget: float | None) -> float:
 def _run(
     plan: Plan, budget: float, callback: Callable[[Progress], Any] | None, progress: bool
 ) -> Solution:
-    network_key, rule_key, train_key, held_key = jr.split(
-        jr.key(plan.seed, impl="threefry2x32"), 4
-    )
+    network_key, rule_key, train_key, held_key = jr.split(jr.key(plan.seed, impl="threefry2x32"), 4)
     source = plan.network if plan.initial is None else plan.initial.trial.network
     network = as_network_field(source, plan.problem.domain, key=network_key, dtype=plan.precision)
     network = cast(network, plan.precision)
@@ -333,7 +333,7 @@ def _run(
                 loss = float(logs[-1][-1, 0]) if step else float("nan")
                 bar.update(step, loss, seconds)
                 seen = Progress(step, loss, held_out, seconds)
-                if step and callback is not None and callback(seen) is True:
+                if step and callback is not None and callback(seen):
                     status = Status.STOPPED
                 elif step >= plan.steps:
                     status = Status.FINISHED
@@ -359,7 +359,9 @@ def _run(
         measure=plan.measure,
         status=status,
         steps=len(rows),
-        history=History(rows[:, 0], rows[:, 1], rows[:, 2], checked[:, 0].astype(int), checked[:, 1]),
+        history=History(
+            rows[:, 0], rows[:, 1], rows[:, 2], checked[:, 0].astype(int), checked[:, 1]
+        ),
         seconds=ended - compiled,
         compile_seconds=compiled - started,
         rule=plan.rule.name,

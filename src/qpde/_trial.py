@@ -2,10 +2,10 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ._field import AbstractField
+from ._form import Numbers
 from ._jet import Equation, Jet, Product, Sum
 from ._problem import Problem
 
@@ -21,7 +21,7 @@ class Trial(eqx.Module):
     eta: AbstractField
     boundary: AbstractField
     equation: Equation
-    orientation: np.ndarray
+    orientation: Numbers
     exact_boundary: bool = eqx.field(static=True)
 
     @classmethod
@@ -56,7 +56,9 @@ class Trial(eqx.Module):
         """`L Q(x)`, oriented so that its second-order part is positive."""
         return self.value_and_residual(x)[1]
 
-    def value_and_residual(self, x: Float[Array, " d"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def value_and_residual(
+        self, x: Float[Array, " d"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """`Q(x)` and `L Q(x)` from one jet, so that they share what they have in common."""
         jet = self.jet(x)
         residual = self.orientation * jnp.asarray(self.equation(x, jet), x.dtype)

@@ -44,7 +44,8 @@ def _horner(p: Polynomial, z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 def _logistic(s: Array, rate: Polynomial, order: int) -> tuple[Array, ...]:
     """Derivatives of a function with `s' = rate(s)`: `s^(k) = rate(s) R_k(s)`, `R_1 = 1`,
-    `R_{k+1} = R_k' rate + rate' R_k`."""
+    `R_{k+1} = R_k' rate + rate' R_k`.
+    """
     if order == 0:
         return (s,)
     first = _horner(rate, s)

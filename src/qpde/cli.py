@@ -117,7 +117,8 @@ def _draw(folder: Path, solution: Any) -> None:
     import matplotlib.pyplot as plt
 
     from . import plot
-    from ._domain import Annulus, Ball, Interval
+    from ._domain import Interval
+    from ._round import Annulus, Ball
 
     figures = {"history": plot.history}
     if isinstance(solution.problem.domain, Ball | Annulus | Interval):
@@ -129,7 +130,9 @@ def _draw(folder: Path, solution: Any) -> None:
 
 
 @app.command()
-def zoo(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False) -> None:
+def zoo(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+) -> None:
     """List the problems with known answers.
 
     \b
@@ -147,7 +150,9 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON lis
         return
     width = max(len(name) for name in CATALOGUE)
     for entry in entries:
-        print(f"{entry['name']:<{width}}  d {entry['dim']:<8}  {entry['equation']}  in {entry['domain']}")
+        print(
+            f"{entry['name']:<{width}}  d {entry['dim']:<8}  {entry['equation']}  in {entry['domain']}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Figures of a solution. Each function takes an axes, or makes one, and returns it.
 
-    ax = qpde.plot.radial(solution)
-    ax.figure.savefig("radial.pdf")
+ax = qpde.plot.radial(solution)
+ax.figure.savefig("radial.pdf")
 """
 
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._domain import Annulus, Ball, Interval
+from ._domain import Interval
+from ._round import Annulus, Ball
 from ._solution import Solution
 
 _COMPUTED, _EXACT, _QUIET = "#1f5fa8", "#111111", "#9aa5b1"
@@ -20,7 +21,9 @@ def history(solution: Solution, ax: Any = None) -> Any:
     ax = _axes(ax)
     past = solution.history
     steps = np.arange(len(past.loss))
-    ax.plot(steps, past.loss, color=_QUIET, lw=0.6, label="minibatch", rasterized=len(steps) > 5_000)
+    ax.plot(
+        steps, past.loss, color=_QUIET, lw=0.6, label="minibatch", rasterized=len(steps) > 5_000
+    )
     ax.plot(past.checked_step, past.held_out, color=_COMPUTED, lw=1.6, label="held-out points")
     ax.set_yscale("log")
     ax.set(xlabel="step", ylabel=r"mean of $(\mathcal{L} Q)^2$", title=_title(solution))
@@ -41,7 +44,9 @@ def radial(solution: Solution, ax: Any = None, *, points: int = 2_000, seed: int
     unit = normal / np.linalg.norm(normal, axis=1, keepdims=True)
     r = inner + (outer - inner) * rng.random(points)
     x = domain.centre + r[:, None] * unit
-    ax.plot(r, solution(x), ".", ms=3, color=_COMPUTED, alpha=0.5, label="computed", rasterized=True)
+    ax.plot(
+        r, solution(x), ".", ms=3, color=_COMPUTED, alpha=0.5, label="computed", rasterized=True
+    )
     if solution.problem.exact is not None:
         order = np.argsort(r)
         with jax.enable_x64(True):

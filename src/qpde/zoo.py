@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._domain import Ball
+from ._form import Numbers
 from ._jet import Jet
 from ._problem import Problem
+from ._round import Ball
 
 
 class _SurvivalEquation(eqx.Module):
     """`1 - discount u + 1/2 Lap u`."""
 
-    discount: np.ndarray
+    discount: Numbers
 
     def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
         return 1.0 - self.discount * u.value + 0.5 * u.laplacian
@@ -31,7 +32,7 @@ class _SurvivalSolution(eqx.Module):
     coefficient of `(1 - s) s^j` is `tails_j = sum_{m>j} (a_m / g) / sum a`.
     """
 
-    tails: np.ndarray
+    tails: Numbers
 
     def __init__(self, dim: int, discount: float):
         # Terms fall once m (d/2 + m) > discount / 2; four times the root of that is plenty beyond

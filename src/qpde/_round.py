@@ -1,0 +1,239 @@
+"""Round domains: balls, ellipsoids and annuli."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ._domain import TINY, AbstractDomain, as_dimension, as_lengths, as_point, as_positive, short
+from ._eta import Quadric, Shell
+from ._field import AbstractField
+from ._form import Numbers
+
+
+class Ball(AbstractDomain):
+    """`|x - centre| < radius` in R^dim.
+
+        >>> Ball(20)
+        Ball(20)
+
+    `eta = 1 - |x - centre|^2 / radius^2`.
+    """
+
+    midpoint: Numbers
+    radius: Numbers
+
+    def __init__(self, dim: int, *, centre: Any = 0.0, radius: float = 1.0):
+        self.midpoint = as_point("centre", centre, as_dimension(dim))
+        self.radius = as_positive("radius", radius)
+
+    def __repr__(self) -> str:
+        extra = [str(self.dim)]
+        extra += [f"centre={short(self.midpoint)}"] if np.any(self.midpoint) else []
+        extra += [f"radius={self.radius:g}"] if self.radius != 1 else []
+        return f"Ball({', '.join(extra)})"
+
+    @property
+    def dim(self) -> int:
+        return self.midpoint.size
+
+    @property
+    def eta(self) -> AbstractField:
+        return Quadric(self.midpoint, self.radius * np.ones(self.dim))
+
+    @property
+    def enclosing_box(self) -> tuple[Numbers, Numbers]:
+        return self.midpoint - self.radius, self.midpoint + self.radius
+
+    @property
+    def enclosing_ball(self) -> tuple[Numbers, Numbers]:
+        return self.midpoint, self.radius
+
+    @property
+    def inradius(self) -> float:
+        return float(self.radius)
+
+    @property
+    def log_volume(self) -> float:
+        return _log_unit_ball(self.dim) + self.dim * math.log(self.radius)
+
+    def contains(self, x: Float[Array, " d"]) -> Bool[Array, ""]:
+        return self.distance(x) > 0
+
+    def distance(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.radius - _norm(x - self.midpoint)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        return self.midpoint[None] + self.radius * unit_ball(key, n, self.dim)
+
+    def sample_boundary(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        return self.midpoint[None] + self.radius * _unit_sphere(key, n, self.dim)
+
+
+class Ellipsoid(AbstractDomain):
+    """`sum_i ((x - centre)_i / axes_i)^2 < 1`, with the semi-axes along the coordinates.
+
+    >>> Ellipsoid([1.0, 2.0, 0.5])
+    Ellipsoid([1, 2, 0.5])
+    """
+
+    axes: Numbers
+    midpoint: Numbers
+
+    def __init__(self, axes: Any, *, centre: Any = 0.0):
+        self.axes = as_lengths("axes", axes)
+        self.midpoint = as_point("centre", centre, self.axes.size)
+
+    def __repr__(self) -> str:
+        centre = f", centre={short(self.midpoint)}" if np.any(self.midpoint) else ""
+        return f"Ellipsoid({short(self.axes)}{centre})"
+
+    @property
+    def dim(self) -> int:
+        return self.axes.size
+
+    @property
+    def eta(self) -> AbstractField:
+        return Quadric(self.midpoint, self.axes)
+
+    @property
+    def enclosing_box(self) -> tuple[Numbers, Numbers]:
+        return self.midpoint - self.axes, self.midpoint + self.axes
+
+    @property
+    def enclosing_ball(self) -> tuple[Numbers, Numbers]:
+        return self.midpoint, np.asarray(np.max(self.axes))
+
+    @property
+    def inradius(self) -> float:
+        return float(np.min(self.axes))
+
+    @property
+    def log_volume(self) -> float:
+        return _log_unit_ball(self.dim) + float(np.sum(np.log(self.axes)))
+
+    def contains(self, x: Float[Array, " d"]) -> Bool[Array, ""]:
+        return self.eta.value(x) > 0
+
+    def distance(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        # Along any unit vector e, the quadric grows from rho^2 = |y|^2, y = (x - centre) / axes,
+        # by at most 2 s g + s^2 / min(axes)^2 with g = |y / axes|; it cannot reach 1 before this s.
+        y = (x - self.midpoint) / self.axes
+        gap = 1.0 - jnp.sum(y * y)
+        g = _norm(y / self.axes)
+        inner = jnp.maximum(g * g + gap / jnp.min(jnp.asarray(self.axes)) ** 2, 0.0)
+        return gap / (g + jnp.sqrt(inner))
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        return self.midpoint[None] + self.axes[None] * unit_ball(key, n, self.dim)
+
+    def sample_boundary(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        # A point y of the unit sphere carries the surface element |y / axes| of the ellipsoid (up
+        # to a constant): accept with that probability, relative to its largest value.
+        smallest = jnp.min(jnp.asarray(self.axes))
+
+        def draw(key: PRNGKeyArray) -> tuple[PRNGKeyArray, Array, Array]:
+            key, point, accept = jr.split(key, 3)
+            y = _unit_sphere(point, 1, self.dim)[0]
+            return key, y, jr.uniform(accept) < smallest * _norm(y / self.axes)
+
+        def one(key: PRNGKeyArray) -> Float[Array, " d"]:
+            return jax.lax.while_loop(lambda s: ~s[2], lambda s: draw(s[0]), draw(key))[1]
+
+        return self.midpoint[None] + self.axes[None] * jax.vmap(one)(jr.split(key, n))
+
+
+class Annulus(AbstractDomain):
+    """`inner < |x - centre| < outer` in R^dim.
+
+        >>> Annulus(3, inner=1.0, outer=2.0)
+        Annulus(3, inner=1, outer=2)
+
+    `eta = 4 (r - inner)(outer - r) / (outer - inner)^2`.
+    """
+
+    midpoint: Numbers
+    inner: Numbers
+    outer: Numbers
+
+    def __init__(self, dim: int, *, inner: float, outer: float, centre: Any = 0.0):
+        self.midpoint = as_point("centre", centre, as_dimension(dim))
+        self.inner, self.outer = as_positive("inner", inner), as_positive("outer", outer)
+        if inner >= outer:
+            raise ValueError(f"An annulus needs inner < outer, got {inner} and {outer}.")
+
+    def __repr__(self) -> str:
+        centre = f", centre={short(self.midpoint)}" if np.any(self.midpoint) else ""
+        return f"Annulus({self.dim}, inner={self.inner:g}, outer={self.outer:g}{centre})"
+
+    @property
+    def dim(self) -> int:
+        return self.midpoint.size
+
+    @property
+    def eta(self) -> AbstractField:
+        return Shell(self.midpoint, self.inner, self.outer)
+
+    @property
+    def enclosing_box(self) -> tuple[Numbers, Numbers]:
+        return self.midpoint - self.outer, self.midpoint + self.outer
+
+    @property
+    def enclosing_ball(self) -> tuple[Numbers, Numbers]:
+        return self.midpoint, self.outer
+
+    @property
+    def inradius(self) -> float:
+        return 0.5 * float(self.outer - self.inner)
+
+    @property
+    def log_volume(self) -> float:
+        hole = self.dim * math.log(self.inner / self.outer)
+        full = _log_unit_ball(self.dim) + self.dim * math.log(self.outer)
+        return full + math.log(-math.expm1(hole))
+
+    def contains(self, x: Float[Array, " d"]) -> Bool[Array, ""]:
+        return self.distance(x) > 0
+
+    def distance(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        r = _norm(x - self.midpoint)
+        return jnp.minimum(r - self.inner, self.outer - r)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        angle, radius = jr.split(key)
+        # (r / outer)^d is uniform on (hole, 1), hole = (inner / outer)^d.
+        hole = (self.inner / self.outer) ** self.dim
+        u = hole + (1.0 - hole) * jr.uniform(radius, (n, 1), minval=TINY)
+        return self.midpoint[None] + self.outer * u ** (1.0 / self.dim) * _unit_sphere(
+            angle, n, self.dim
+        )
+
+    def sample_boundary(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        angle, side = jr.split(key)
+        ratio = (self.inner / self.outer) ** (self.dim - 1)
+        within = jr.bernoulli(side, ratio / (1.0 + ratio), (n, 1))
+        r = jnp.where(within, self.inner, self.outer)
+        return self.midpoint[None] + r * _unit_sphere(angle, n, self.dim)
+
+
+def _norm(x: Float[Array, " d"]) -> Float[Array, ""]:
+    return jnp.sqrt(jnp.sum(x * x))
+
+
+def _unit_sphere(key: PRNGKeyArray, n: int, dim: int) -> Float[Array, "n d"]:
+    normal = jr.normal(key, (n, dim))
+    return normal * jax.lax.rsqrt(jnp.sum(normal * normal, axis=1, keepdims=True))
+
+
+def unit_ball(key: PRNGKeyArray, n: int, dim: int, power: Any = None) -> Array:
+    angle, radius = jr.split(key)
+    u = jr.uniform(radius, (n, 1), minval=TINY)
+    return u ** (1.0 / (dim if power is None else power)) * _unit_sphere(angle, n, dim)
+
+
+def _log_unit_ball(dim: int) -> float:
+    return 0.5 * dim * math.log(math.pi) - math.lgamma(0.5 * dim + 1.0)

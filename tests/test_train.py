@@ -1,0 +1,310 @@
+"""Runs: determinism, traces, what is kept, how they end."""
+
+import dataclasses
+import time
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+import qpde
+from qpde import (
+    Ball,
+    Decay,
+    DeepGalerkin,
+    Keep,
+    Linear,
+    Penalty,
+    Problem,
+    QLearning,
+    Shallow,
+    SolveError,
+    Status,
+    Truncation,
+    _train,
+    zoo,
+)
+
+SMALL = {"network": Shallow(16), "batch": 128, "progress": False}
+
+
+def arrays(solution):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(solution.trial.network)]
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(arrays(a), arrays(b), strict=True))
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return zoo.survival(3)
+
+
+def test_same_seed_same_bits_other_seed_others(problem):
+    first, again, other = (qpde.solve(problem, steps=250, seed=seed, **SMALL) for seed in (0, 0, 1))
+    assert same(first, again)
+    np.testing.assert_array_equal(first.history.loss, again.history.loss)
+    assert not same(first, other)
+
+
+def test_stopping_between_blocks_and_stepping_on_do_not_change_the_bits(problem):
+    """The clock ends a run, it never steers it: 200 of 250 steps are the first 200 of 250."""
+    whole = qpde.solve(problem, steps=250, **SMALL)
+    part = qpde.solve(problem, steps=250, callback=lambda seen: seen.step >= 200, **SMALL)
+    assert part.status is Status.STOPPED
+    assert part.steps == 200
+    np.testing.assert_array_equal(part.history.loss, whole.history.loss[:200])
+
+
+def test_one_trace_for_another_discount_rate_seed_length_and_batch():
+    before = eqx.debug.get_num_traces(_train._block)
+    options = {"network": Shallow(17), "progress": False, "throw": False}
+    for discount, rate, steps, batch, seed in (
+        (0.2, 0.01, 120, 300, 0),
+        (0.7, Linear(0.02, 0.0), 250, 300, 1),
+        (0.1, 0.02, 70, Linear(300, 900), 2),
+    ):
+        rule = QLearning(Linear(rate, rate) if isinstance(rate, float) else rate)
+        qpde.solve(
+            zoo.survival(4, discount=discount),
+            rule=rule,
+            steps=steps,
+            batch=batch,
+            seed=seed,
+            **options,
+        )
+    assert eqx.debug.get_num_traces(_train._block) == before + 1
+
+
+def test_the_best_iterate_is_paired_with_its_own_loss(problem):
+    """Recompute the minibatch loss of the returned parameters on the very batch that chose them."""
+    options = dict(SMALL, rule=QLearning(Decay(0.5, 20)), steps=130)
+    solution = qpde.solve(problem, keep=Keep.BEST_BATCH, **options)
+    step = int(np.argmin(solution.history.loss))
+    assert 0 < step < 129
+    key = jr.split(jr.key(0, impl="threefry2x32"), 4)[2]
+    draw = _train.Draw(solution.measure, jr.fold_in(key, step), jnp.asarray(128, jnp.int32), 128)
+
+    @eqx.filter_jit
+    def mean_square(trial, draw):
+        return draw.expect(lambda b: jnp.dot(b.weights, jax.vmap(trial.residual)(b.points) ** 2))
+
+    loss = mean_square(solution.trial, draw)
+    np.testing.assert_allclose(loss, solution.history.loss[step], rtol=1e-5)
+    assert solution.best_batch_loss == solution.history.loss[step]
+    last = qpde.solve(problem, keep=Keep.LAST, **options)
+    assert not same(solution, last)
+
+
+def test_held_out_choice_returns_the_smallest_held_out_loss(problem):
+    options = dict(SMALL, rule=QLearning(0.3), steps=600)
+    solution = qpde.solve(problem, **options)
+    best = int(np.argmin(solution.history.held_out))
+    stopped = qpde.solve(
+        problem,
+        keep=Keep.LAST,
+        callback=lambda seen: seen.step >= solution.history.checked_step[best],
+        **options,
+    )
+    assert same(solution, stopped)
+
+
+def test_tolerance_returns_the_iterate_that_met_it(problem):
+    solution = qpde.solve(problem, steps=2_000, tolerance=1e-2, **SMALL)
+    assert solution.status is Status.TOLERANCE
+    assert solution.history.loss[-1] < 1e-2 <= solution.history.loss[:-1].min()
+    assert solution.score.loss < 2e-2
+
+
+def test_reaching_the_steps_is_success_and_zero_steps_are_allowed(problem):
+    solution = qpde.solve(problem, steps=0, **SMALL)
+    assert solution.status is Status.FINISHED
+    assert solution.steps == 0
+    assert solution.history.loss.shape == (0,)
+    assert np.isfinite(solution.score.loss)
+
+
+def test_budget_stops_between_blocks(problem):
+    started = time.perf_counter()
+    solution = qpde.solve(problem, steps=10**7, budget=0.5, **SMALL)
+    assert solution.status is Status.BUDGET
+    assert solution.steps % 100 == 0
+    assert solution.steps > 0
+    assert time.perf_counter() - started < 30
+
+
+def test_nan_ends_the_run_and_keeps_the_best_iterate():
+    problem = Problem(Ball(2), lambda x, u: u.laplacian + 1 + 0 * jnp.log(0.5 - u.value))
+    rule = QLearning(optimiser=optax.sgd(50.0))
+    with pytest.raises(SolveError, match=r"NaN or infinite. Lower the learning rate") as caught:
+        qpde.solve(problem, rule=rule, steps=500, **SMALL)
+    solution = caught.value.solution
+    assert solution.status is Status.NONFINITE
+    assert np.all(np.isfinite(np.concatenate([a.ravel() for a in arrays(solution)])))
+    quiet = qpde.solve(problem, rule=rule, steps=500, throw=False, **SMALL)
+    assert quiet.status is Status.NONFINITE
+
+
+def test_blow_up_ends_the_run():
+    problem = Problem(Ball(2), lambda x, u: u.laplacian + 1 + 100 * u.value)  # not monotone
+    rule = QLearning(optimiser=optax.sgd(1e-2))
+    solution = qpde.solve(problem, rule=rule, steps=20_000, throw=False, **SMALL)
+    assert solution.status is Status.DIVERGED
+    assert "DeepGalerkin" in solution.status.value
+
+
+def test_a_zero_gradient_is_a_status(problem):
+    class Dead(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, x):
+            return jnp.sum(jax.lax.stop_gradient(self.weight)) * jnp.sum(x)
+
+    solution = qpde.solve(
+        problem, network=Dead(jnp.ones(3)), batch=128, steps=50, throw=False, progress=False
+    )
+    assert solution.status is Status.ZERO_GRADIENT
+
+
+def test_all_points_truncated_is_a_status():
+    """Adam with the paper's rate and psi psi' walks out of the level and cannot come back."""
+    problem = zoo.survival(20)
+    preset = qpde.presets.paper(problem)
+    preset |= {"rule": QLearning(Decay(0.5, 200), truncation=Truncation()), "batch": 500}
+    with pytest.raises(SolveError, match="Every point is truncated.*damped=False") as caught:
+        qpde.solve(problem, **preset, progress=False)
+    solution = caught.value.solution
+    assert solution.status is Status.TRUNCATED
+    assert solution.steps < 5_000
+    assert np.all(solution.history.truncated[-1:] == 1)
+
+
+def test_interruption_keeps_the_best_iterate(problem):
+    def stop(seen):
+        if seen.step >= 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        qpde.solve(problem, steps=1_000, callback=stop, **SMALL)
+    assert isinstance(caught.value, qpde.Interrupted)
+    assert caught.value.solution.status is Status.INTERRUPTED
+    assert caught.value.solution.steps == 200
+
+
+def test_training_goes_on_from_a_solution(problem):
+    first = qpde.solve(problem, steps=200, **SMALL)
+    second = qpde.solve(problem, steps=0, initial=first, **SMALL)
+    assert same(first, second)
+
+
+@pytest.mark.parametrize("rule", [QLearning(), DeepGalerkin(), Penalty()])
+def test_every_rule_learns(problem, rule):
+    options = dict(SMALL, network=Shallow(32), steps=1_500)
+    solution = qpde.solve(problem, rule=rule, **options)
+    assert solution.rule == rule.name
+    limit = 0.1 if isinstance(rule, Penalty) else 0.02
+    assert solution.score.relative_l2_error < limit
+
+
+def test_other_networks_and_precisions(problem):
+    deep = qpde.solve(problem, steps=300, batch=128, network=qpde.MLP([16, 16]), progress=False)
+    assert deep.score.relative_l2_error < 0.2
+    own = eqx.nn.MLP(3, "scalar", 16, 1, activation=jnp.tanh, key=jr.key(0))
+    mine = qpde.solve(problem, steps=300, batch=128, network=own, progress=False)
+    assert mine.score.relative_l2_error < 0.2
+    double = qpde.solve(problem, steps=100, precision="float64", **SMALL)
+    assert {a.dtype for a in arrays(double)} == {np.dtype("float64")}
+    assert jax.config.read("jax_enable_x64") is False
+
+
+def test_float32_and_float64_walk_the_same_way(problem):
+    """One step from the same parameters on the same points, to float32 accuracy."""
+    start = qpde.solve(problem, steps=0, **SMALL)
+    rule = QLearning(optimiser=optax.sgd(0.1))
+
+    def moved(precision):
+        with jax.enable_x64(precision == "float64"):
+            trial = _train.cast(start.trial, precision)
+            points = jnp.asarray(POINTS, precision)
+            measure = Listed(start.measure.domain, points)
+            draw = _train.Draw(measure, jr.key(0), jnp.asarray(64, jnp.int32), 64)
+            step = eqx.filter_jit(rule.step)
+            clock = _train.Clock(jnp.asarray(0), jnp.asarray(1))
+            return np.asarray(step(trial, rule.init(trial, jr.key(0)), draw, clock)[0].network.w)
+
+    np.testing.assert_allclose(moved("float32"), moved("float64"), atol=1e-6)
+
+
+def test_numpy_arrays_in_an_equation_follow_the_precision():
+    """The equation is traced in float64 (checks, score) and in float32 (training) by turns."""
+    a, b = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([0.5, -0.5])
+    problem = Problem(
+        Ball(2),
+        lambda x, u: 1 + u.trace(a) + u.second(b) + u.along(a @ x) + u.generator(b, a) - a[0, 1],
+    )
+    solution = qpde.solve(problem, steps=20, **SMALL)
+    assert {array.dtype for array in arrays(solution)} == {np.dtype("float32"), np.dtype("float64")}
+    assert solution(np.zeros(2)).dtype == np.float32
+    again = qpde.solve(problem, steps=20, **SMALL)
+    assert np.isfinite(solution.score.loss)
+    assert same(solution, again)
+
+
+POINTS = np.random.default_rng(0).uniform(-0.5, 0.5, (64, 3))
+
+
+class Listed(qpde.AbstractMeasure):
+    """The same points at every step."""
+
+    domain: qpde.AbstractDomain
+    points: jax.Array
+
+    def sample(self, key, n):
+        return self.points[:n], jnp.ones((n,), self.points.dtype)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": -1}, "steps must be a whole number, not negative, got -1"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"precision": "float16"}, 'precision is "float32" or "float64"'),
+        ({"budget": 0.0}, "budget must be a positive number of seconds"),
+        ({"tolerance": -1.0}, "tolerance must not be negative"),
+        ({"batch": -5}, "not negative"),
+        ({"network": 3}, "network must be qpde.Shallow"),
+        ({"network": eqx.nn.MLP(3, 1, 4, 1, key=jr.key(0))}, 'use out_size="scalar"'),
+        ({"measure": qpde.Uniform(Ball(5))}, "measure lives in dimension 5, the problem in 3"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_compiles(problem, options, message):
+    with pytest.raises(ValueError, match=message):
+        qpde.solve(problem, **({"progress": False} | options))
+
+
+def test_the_preset_is_the_papers():
+    one, twenty = (qpde.presets.paper(zoo.survival(d)) for d in (1, 20))
+    assert one["network"].width == 64
+    assert twenty["network"].width == 256
+    assert twenty["steps"] == 40_000
+    assert isinstance(twenty["network"].activation, type(qpde.activations.sigmoid))
+    assert float(twenty["network"].scale) == 1.0
+    assert float(twenty["rule"].rate(_train.Clock(200, 1))) == 0.25
+    assert [float(b["batch"].last) for b in (one, twenty)] == [2_000, 10_000]
+    assert twenty["rule"].truncation is None
+    assert dataclasses.is_dataclass(twenty["rule"])
+
+
+def test_the_paper_in_one_dimension():
+    """A tenth of the steps reaches a maximal relative error of 0.2 %."""
+    problem = zoo.survival(1, discount=0.1)
+    solution = qpde.solve(
+        problem, **(qpde.presets.paper(problem) | {"steps": 4_000}), progress=False
+    )
+    assert solution.score.max_relative_error < 2e-3
+    assert solution.score.skill < 0.1

@@ -1,0 +1,94 @@
+"""Truth: every exact solution has zero residual and the right boundary values."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy.special import hyp0f1
+
+from qpde import zoo
+from qpde._field import Autodiff
+from qpde._jet import Jet
+
+
+@pytest.mark.parametrize("name", zoo.CATALOGUE)
+def test_exact_solutions_solve_their_equation(name):
+    with jax.enable_x64(True):
+        problem = zoo.CATALOGUE[name].build()
+        exact = Autodiff(problem.exact)
+        inside = problem.domain.sample(jr.key(0), 50)
+        residual = jax.jit(jax.vmap(lambda x: problem.equation(x, Jet(exact.at(x), x.size))))(
+            inside
+        )
+        np.testing.assert_allclose(residual, 0, atol=1e-11)
+        edge = problem.domain.sample_boundary(jr.key(1), 50)
+        gap = jax.vmap(problem.exact)(edge) - jax.vmap(problem.boundary.value)(edge)
+        np.testing.assert_allclose(gap, 0, atol=1e-13)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.1, 0.2, 5.0, 1e4])
+@pytest.mark.parametrize("dim", [1, 2, 20, 100, 10_000])
+def test_survival_solves_the_radial_equation(dim, discount):
+    """1 - g u + 1/2 (u'' + (d - 1) u' / r) = 0, u(1) = 0, also at r = 0, where Lap u = d u''."""
+    with jax.enable_x64(True):
+        exact = zoo._SurvivalSolution(dim, discount)
+
+        def u(r):
+            return exact(jnp.zeros(dim).at[0].set(r))
+
+        def residual(r):
+            first = jnp.where(r > 0, jax.grad(u)(r) / jnp.where(r > 0, r, 1.0), second(r))
+            return 1 - discount * u(r) + 0.5 * (second(r) + (dim - 1) * first)
+
+        second = jax.grad(jax.grad(u))
+        r = jnp.array([0.0, 0.01, 0.3, 0.7, 0.95, 0.999])
+        np.testing.assert_allclose(jax.jit(jax.vmap(residual))(r), 0, atol=3e-11)
+        assert abs(u(1.0)) == 0
+        assert u(0.0) > 0
+
+
+@pytest.mark.parametrize("dim", [1, 2, 20])
+def test_survival_is_the_bessel_quotient_of_the_paper(dim):
+    with jax.enable_x64(True):
+        gamma, r = 0.2, 0.4
+        exact = zoo._SurvivalSolution(dim, gamma)
+        quotient = hyp0f1(dim / 2, gamma * r * r / 2) / hyp0f1(dim / 2, gamma / 2)
+        x = jnp.full(dim, r / math.sqrt(dim))
+        assert float(exact(x)) == pytest.approx((1 - quotient) / gamma, rel=1e-11)
+
+
+def test_survival_in_one_dimension_is_the_cosh_of_the_paper():
+    with jax.enable_x64(True):
+        gamma = 0.1
+        k = math.sqrt(2 * gamma)
+        x = np.linspace(-0.99, 0.99, 31)[:, None]
+        ours = jax.vmap(zoo.survival(1, discount=gamma).exact)(x)
+        theirs = (1 - np.cosh(k * x[:, 0]) / math.cosh(k)) / gamma
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_survival_keeps_its_digits_in_float32_near_the_sphere():
+    """What is left is the rounding of 1 - |x|^2, 6e-8 / 2e-3; the Bessel quotient loses 2e-4."""
+    exact = zoo.survival(20).exact
+    x = np.zeros(20)
+    x[3] = 0.999
+    single = float(exact(jnp.asarray(x, jnp.float32)))
+    with jax.enable_x64(True):
+        double = float(exact(jnp.asarray(np.float32(x), jnp.float64)))
+    assert single == pytest.approx(double, rel=3e-5)
+
+
+def test_survival_without_discount():
+    with jax.enable_x64(True):
+        x = jnp.array([0.3, -0.2, 0.5])
+        value = zoo.survival(3, discount=0.0).exact(x)
+        np.testing.assert_allclose(value, (1 - x @ x) / 3, rtol=1e-14)
+
+
+@pytest.mark.parametrize("discount", [-0.1, float("nan"), float("inf"), 1e9])
+def test_impossible_discounts_are_refused(discount):
+    with pytest.raises(ValueError, match="discount must lie between 0 and 1e6"):
+        zoo.survival(3, discount=discount)
