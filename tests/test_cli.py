@@ -49,7 +49,7 @@ def test_run_folder(monkeypatch, capsys, tmp_path):
     assert record["versions"]["jax"]
     lines = (tmp_path / "run" / "history.csv").read_text().splitlines()
     assert lines[0] == "step,loss,gradient,truncated,held_out"
-    assert len(lines) == 151
+    assert len(lines) == 152  # a header, 150 steps, and the held-out loss after the last
     assert {"history.png", "radial.png"} <= {p.name for p in (tmp_path / "run").iterdir()}
     code, _, err = qpde(monkeypatch, capsys, *words, "--out", tmp_path / "run")
     assert code == 2

@@ -21,8 +21,8 @@ DOMAINS = {
 }
 CASES = [
     (name, d)
-    for name, d in itertools.product(DOMAINS, [1, 2, 5, 20, 100])
-    if name != "interval" or d == 1
+    for name, d in itertools.product(DOMAINS, [1, 3, 20, 100])
+    if (name != "interval" or d == 1) and (name == "box" or d < 100)
 ]
 
 
@@ -46,7 +46,7 @@ def test_eta_and_samples(name, dim):
         assert np.all(np.linalg.norm(edge - centre[None], axis=1) <= radius * (1 + 1e-12))
 
 
-@pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] <= 20])
+@pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] <= 3])
 def test_distance_is_a_lower_bound_and_tight_at_the_boundary(name, dim):
     with jax.enable_x64(True):
         domain = DOMAINS[name](dim)
@@ -67,7 +67,7 @@ def test_distance_is_a_lower_bound_and_tight_at_the_boundary(name, dim):
         assert np.all(jax.vmap(domain.distance)(edge - 1e-3 * normal) < 0)
 
 
-@pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] in (1, 2, 5)])
+@pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] in (1, 3)])
 def test_interior_sampler_is_uniform(name, dim):
     """Volume and second moments against rejection from the enclosing box; 5 sigma: false alarms
     below 1e-5 over all cases."""
@@ -88,7 +88,7 @@ def test_interior_sampler_is_uniform(name, dim):
         assert np.all(np.abs(a.mean(axis=0) - b.mean(axis=0)) < 5 * sigma)
 
 
-@pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] in (2, 3, 5)])
+@pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] == 3])
 def test_boundary_sampler_is_uniform(name, dim):
     """The divergence theorem: the surface mean of n . F is (volume / area) times the mean of div F. With
     three fields the unknown area cancels. 5 sigma."""

@@ -13,7 +13,7 @@ SOURCE = Path(qpde.__file__).parent
 ROWS = [
     *("_status", "_form", "_jet", "_schedule", "activations"),
     *("_field", "_eta", "_domain", "_round"),
-    *("_network", "_measure"),
+    *("_network", "_measure", "_lift"),
     *("_problem", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
     *("_train", "presets"),

@@ -44,12 +44,8 @@ def test_micro_batches_use_exactly_the_points_of_the_step(size):
 
     def part(batch):
         kept = batch.weights > 0
-        return (
-            jnp.sum(kept),
-            jnp.sum(batch.weights),
-            batch.weights @ batch.points[:, 0],
-            batch.share,
-        )
+        mean = batch.weights @ batch.points[:, 0]
+        return jnp.sum(kept), jnp.sum(batch.weights), mean, jnp.sum(batch.equal)
 
     count, mass, mean, share = eqx.filter_jit(lambda draw: draw.expect(part))(draw)
     keys = [jr.split(jr.fold_in(jr.key(5), i))[0] for i in range(-(-size // 1_000))]
@@ -67,6 +63,7 @@ def test_batch_sizes_are_the_papers():
     assert chunk_size(Linear(2_000, 10_000), 40_000) == 1_000
     assert chunk_size(as_schedule(1_500), 10) == 750
     assert chunk_size(as_schedule(200), 10) == 200
+    assert chunk_size(Linear(1, 4_000), 100) == 990
 
 
 def test_schedules():

@@ -1,5 +1,7 @@
 """A problem is checked when it is built: orientation found, mistakes refused with a cure."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -65,12 +67,26 @@ def poisson(x, u):
     return u.laplacian + 1
 
 
+E1 = 1.1 * np.eye(200)[0]
+
+
+@dataclasses.dataclass
+class Loose:
+    """Callable, but with equality and no hash."""
+
+    rate: float = 1.0
+
+    def __call__(self, x, u):
+        return u.laplacian + self.rate
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ((Ball(3), lambda x, u: u.hessian[0, 0] - u.hessian[1, 1]), "not elliptic.*both signs"),
         ((Ball(3), lambda x, u: u.second(x) - 0.1 * u.laplacian), "not elliptic"),
         ((Ball(200), lambda x, u: u.second(E1) - u.laplacian), "not elliptic"),
+        ((Ball(2), Loose()), "cannot be hashed.*Make it a function"),
         (
             (Ball(3), lambda x, u: u.grad),
             r"equation must return a scalar of shape \(\), got \(3,\)",
@@ -88,9 +104,6 @@ def poisson(x, u):
 def test_mistakes_are_refused_with_a_cure(arguments, message):
     with pytest.raises(ValueError, match=message):
         Problem(*arguments)
-
-
-E1 = 2.0 * np.eye(200)[0] * np.sqrt(200)
 
 
 def test_unknown_asks_and_the_users_own_errors_reach_the_user():

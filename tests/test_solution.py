@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import qpde
-from qpde import Ball, Interval, Problem, Shallow, zoo
+from qpde import Ball, Interval, Problem, Shallow, _solution, zoo
 
 QUICK = {"network": Shallow(16), "batch": 128, "steps": 200, "progress": False}
 
@@ -143,6 +143,14 @@ def test_score_against_quadrature_by_hand(solution):
     assert score.max_relative_error == pytest.approx(largest, rel=0.3)
 
 
+def test_very_high_dimension_prints(monkeypatch):
+    """In 3,000 dimensions no random point is 1 % away from the sphere."""
+    monkeypatch.setattr(_solution, "_SCORE_POINTS", 1_024)
+    solution = qpde.solve(zoo.survival(3_000), **(QUICK | {"steps": 0, "network": Shallow(4)}))
+    assert solution.score.max_relative_error is None
+    assert "relative L2 error" in str(solution)
+
+
 def test_no_error_without_an_exact_solution():
     problem = Problem(Ball(3), lambda x, u: u.laplacian + 1)
     score = qpde.solve(problem, **(QUICK | {"steps": 0})).score
@@ -156,7 +164,7 @@ def test_skill_is_null_where_one_constant_is_exact():
         Ball(3), lambda x, u: u.laplacian + 6, exact=lambda x: 1 - jnp.sum(x * x), name="parabola"
     )
     solution = qpde.solve(problem, **QUICK)
-    assert solution.score.skill is None or solution.score.skill > 1e6
+    assert solution.score.skill is None
     assert "parabola" in repr(solution)
 
 

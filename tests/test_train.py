@@ -67,7 +67,7 @@ def test_one_trace_for_another_discount_rate_seed_length_and_batch():
     for discount, rate, steps, batch, seed in (
         (0.2, 0.01, 120, 300, 0),
         (0.7, Linear(0.02, 0.0), 250, 300, 1),
-        (0.1, 0.02, 70, Linear(300, 900), 2),
+        (0.1, 0.02, 70, Linear(300, 100), 2),
     ):
         rule = QLearning(Linear(rate, rate) if isinstance(rate, float) else rate)
         qpde.solve(
@@ -198,8 +198,10 @@ def test_interruption_keeps_the_best_iterate(problem):
 
 def test_training_goes_on_from_a_solution(problem):
     first = qpde.solve(problem, steps=200, **SMALL)
-    second = qpde.solve(problem, steps=0, initial=first, **SMALL)
+    second = qpde.solve(problem, steps=0, initial=first, batch=128, progress=False)
     assert same(first, second)
+    with pytest.raises(ValueError, match="a network or an initial solution"):
+        qpde.solve(problem, initial=first, **SMALL)
 
 
 @pytest.mark.parametrize("rule", [QLearning(), DeepGalerkin(), Penalty()])
@@ -240,19 +242,42 @@ def test_float32_and_float64_walk_the_same_way(problem):
     np.testing.assert_allclose(moved("float32"), moved("float64"), atol=1e-6)
 
 
-def test_numpy_arrays_in_an_equation_follow_the_precision():
-    """The equation is traced in float64 (checks, score) and in float32 (training) by turns."""
-    a, b = np.array([[2.0, 0.3], [0.3, 1.0]]), np.array([0.5, -0.5])
-    problem = Problem(
-        Ball(2),
-        lambda x, u: 1 + u.trace(a) + u.second(b) + u.along(a @ x) + u.generator(b, a) - a[0, 1],
+A, B, G = np.diag([2.0, 1.0]), np.array([0.5, -0.5]), np.asarray(0.2)
+
+
+def everywhere(x, u):
+    """NumPy numbers in the places where they hurt when precisions are mixed."""
+    inner = jnp.sum(A * u.hessian) + u.trace(A) + u.second(B) + u.along(A @ x) + u.generator(B, A)
+    outer = jnp.where(x[0] > G, 1.0, 2.0) + jnp.sum(jnp.linalg.solve(A, x)) + jnp.asarray(A)[0, 1]
+    return (
+        inner + outer - G * u.value + jnp.sum(jax.vmap(lambda c: c @ x)(A)) + jnp.polyval(B, x[0])
     )
-    solution = qpde.solve(problem, steps=20, **SMALL)
-    assert {array.dtype for array in arrays(solution)} == {np.dtype("float32"), np.dtype("float64")}
-    assert solution(np.zeros(2)).dtype == np.float32
-    again = qpde.solve(problem, steps=20, **SMALL)
-    assert np.isfinite(solution.score.loss)
-    assert same(solution, again)
+
+
+@pytest.mark.parametrize("rule", [QLearning(), DeepGalerkin()])
+def test_numpy_numbers_may_stand_anywhere_in_an_equation(rule):
+    """The equation is traced in float64 (checks, score) and in float32 (training) by turns."""
+    problem = Problem(Ball(2), everywhere, boundary=lambda x: B @ x)
+    for precision in ("float32", "float64", "float32"):
+        solution = qpde.solve(problem, rule=rule, steps=5, precision=precision, **SMALL)
+        assert solution(np.zeros(2)).dtype == np.dtype(precision)
+        assert solution.trial.network.w.dtype == np.dtype(precision)
+        assert np.isfinite(solution.score.loss)
+
+
+def test_a_penalty_counts_when_the_iterate_is_chosen():
+    """A network that ignores the boundary has the smallest residual, and must not win."""
+    problem = Problem(
+        Ball(2), lambda x, u: u.laplacian, lambda x: 5 + x[0], exact=lambda x: 5 + x[0]
+    )
+    for options in ({}, {"keep": Keep.BEST_BATCH}, {"tolerance": 1e-3}):
+        solution = qpde.solve(problem, rule=Penalty(), steps=400, **(SMALL | options))
+        assert solution.score.relative_l2_error < 0.1
+
+
+def test_zero_steps_with_a_growing_batch(problem):
+    solution = qpde.solve(problem, steps=0, **(SMALL | {"batch": Linear(100, 200)}))
+    assert solution.steps == 0
 
 
 POINTS = np.random.default_rng(0).uniform(-0.5, 0.5, (64, 3))
@@ -279,7 +304,13 @@ class Listed(qpde.AbstractMeasure):
         ({"batch": -5}, "not negative"),
         ({"network": 3}, "network must be qpde.Shallow"),
         ({"network": eqx.nn.MLP(3, 1, 4, 1, key=jr.key(0))}, 'use out_size="scalar"'),
-        ({"measure": qpde.Uniform(Ball(5))}, "measure lives in dimension 5, the problem in 3"),
+        (
+            {"measure": qpde.Uniform(Ball(5))},
+            r"measure lives on Ball\(5\), the problem on Ball\(3\)",
+        ),
+        ({"measure": qpde.Uniform(Ball(3, radius=2.0))}, "measure lives on"),
+        ({"batch": 0}, "at least one point"),
+        ({"seed": 2**70}, "less than 2"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_compiles(problem, options, message):

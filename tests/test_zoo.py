@@ -11,26 +11,47 @@ from scipy.special import hyp0f1
 
 from qpde import zoo
 from qpde._field import Autodiff
+from qpde._form import Identity
 from qpde._jet import Jet
 
+CASES = [
+    ("survival", 20),
+    ("poisson_sine", 1),
+    ("poisson_sine", 5),
+    ("ellipsoid", 3),
+    ("annulus", 2),
+    ("annulus", 10),
+    ("drift", 10),
+    ("semilinear", 10),
+]
 
-@pytest.mark.parametrize("name", zoo.CATALOGUE)
-def test_exact_solutions_solve_their_equation(name):
+
+@pytest.mark.parametrize(("name", "dim"), CASES)
+def test_exact_solutions_solve_their_equation(name, dim):
     with jax.enable_x64(True):
-        problem = zoo.CATALOGUE[name].build()
+        problem = zoo.CATALOGUE[name].build(dim)
         exact = Autodiff(problem.exact)
         inside = problem.domain.sample(jr.key(0), 50)
-        residual = jax.jit(jax.vmap(lambda x: problem.equation(x, Jet(exact.at(x), x.size))))(
-            inside
-        )
-        np.testing.assert_allclose(residual, 0, atol=1e-11)
         edge = problem.domain.sample_boundary(jr.key(1), 50)
-        gap = jax.vmap(problem.exact)(edge) - jax.vmap(problem.boundary.value)(edge)
-        np.testing.assert_allclose(gap, 0, atol=1e-13)
+
+        @jax.jit
+        def gaps(inside, edge):
+            residual = jax.vmap(lambda x: problem.equation(x, Jet(exact.at(x), x)))(inside)
+            laplacian = jax.vmap(lambda x: exact.trace(x, Identity()))(inside)
+            gap = jax.vmap(problem.exact)(edge) - jax.vmap(problem.boundary.value)(edge)
+            return residual, laplacian, gap
+
+        residual, laplacian, gap = gaps(inside, edge)
+        np.testing.assert_allclose(residual, 0, atol=1e-12 * (1 + np.abs(laplacian).max()))
+        np.testing.assert_allclose(gap, 0, atol=1e-11)
 
 
-@pytest.mark.parametrize("discount", [0.0, 0.1, 0.2, 5.0, 1e4])
-@pytest.mark.parametrize("dim", [1, 2, 20, 100, 10_000])
+def test_every_problem_of_the_catalogue_is_tested():
+    assert {name for name, _ in CASES} == set(zoo.CATALOGUE)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.2, 1e4])
+@pytest.mark.parametrize("dim", [1, 2, 20, 10_000])
 def test_survival_solves_the_radial_equation(dim, discount):
     """1 - g u + 1/2 (u'' + (d - 1) u' / r) = 0, u(1) = 0, also at r = 0, where Lap u = d u''."""
     with jax.enable_x64(True):

@@ -1,6 +1,7 @@
 """qpde: elliptic PDEs in any dimension by neural Q-learning."""
 
 from . import activations as activations
+from . import plot as plot
 from . import presets as presets
 from . import zoo as zoo
 from ._domain import AbstractDomain as AbstractDomain
@@ -8,11 +9,13 @@ from ._domain import Box as Box
 from ._domain import Interval as Interval
 from ._field import AbstractField as AbstractField
 from ._jet import Jet as Jet
+from ._lift import lift as lift
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Radial as Radial
 from ._measure import Uniform as Uniform
 from ._measure import Weighted as Weighted
 from ._network import MLP as MLP
+from ._network import Frozen as Frozen
 from ._network import Shallow as Shallow
 from ._problem import Problem as Problem
 from ._round import Annulus as Annulus

@@ -81,7 +81,7 @@ class Faces(AbstractField):
         return -m * y ** (m - 1) / self.half * _others(1.0 - y**m)
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        if not isinstance(form, Identity):  # mixed derivatives: forward mode, still exact
+        if not isinstance(form, Identity):  # mixed derivatives, by automatic differentiation
             return Autodiff(self.value).trace(x, form)
         y = (x - self.centre) / self.half
         m = 2 * self.m

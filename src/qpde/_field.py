@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ._form import AbstractForm, Factor, Identity, Numbers
-from ._jet import At, Source
+from ._jet import At, Source, widely
 
 # Second derivatives by autodiff are taken in this many directions at a time: enough to fill the
 # machine's vector units, few enough that memory does not grow with the dimension.
@@ -70,12 +70,19 @@ class Autodiff(AbstractField):
     function: Callable[..., Any]
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return jnp.asarray(self.function(x), x.dtype)
+        return widely(self.function, x)
+
+    # Derivatives are taken with x64 for the reason that `widely` gives: they trace the function too.
 
     def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        return jax.grad(self.value)(x)
+        with jax.enable_x64(True):
+            return jax.grad(self.value)(x)
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        with jax.enable_x64(True):
+            return self._trace(x, form)
+
+    def _trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
         def slope(v: Float[Array, " d"]) -> Float[Array, " d"]:
             return jax.jvp(jax.grad(self.value), (x,), (v,))[1]
 
@@ -89,7 +96,8 @@ class Autodiff(AbstractField):
         return form.contract(self.hessian(x))
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
-        return jax.hessian(self.value)(x)
+        with jax.enable_x64(True):
+            return jax.hessian(self.value)(x)
 
 
 def _total(term: Callable[[Any], Float[Array, ""]], directions: Array) -> Float[Array, ""]:

@@ -16,7 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ._form import AbstractForm, Factor, Identity, Matrix, Numbers
@@ -49,15 +48,17 @@ class Jet:
     | `u.generator(drift, sigma)` | drift . grad u + 1/2 tr(sigma sigma' Hess u) |
     """
 
-    def __init__(self, source: Source, dim: int):
+    def __init__(self, source: Source, x: Float[Array, " d"]):
         self._source = source
-        self._dim = dim
+        self._dim, self._dtype = x.size, x.dtype
         self._answers: dict[Any, tuple[Any, Any]] = {}
 
     def _ask(self, key: Any, answer: Callable[[], Any], owner: Any = None) -> Any:
         # `owner` is the object whose id is in the key: kept, so that its id is not reused.
         if key not in self._answers:
-            self._answers[key] = (answer(), owner)
+            # Equations are traced with x64 (see `widely`); the answers are not.
+            with jax.enable_x64(self._dtype == jnp.float64):
+                self._answers[key] = (answer(), owner)
         return self._answers[key][0]
 
     def contract(self, form: AbstractForm) -> Float[Array, ""]:
@@ -96,7 +97,7 @@ class Jet:
 
     def trace(self, a: Any) -> Float[Array, ""]:
         """`a : Hess u` for a `(d, d)` matrix."""
-        matrix = _array(a)
+        matrix = jnp.asarray(a, self._dtype)
         if matrix.shape != (self._dim, self._dim):
             raise ValueError(
                 f"u.trace(a) takes a matrix of shape {(self._dim, self._dim)}, got {matrix.shape}."
@@ -105,7 +106,7 @@ class Jet:
 
     def generator(self, drift: Any, sigma: Any) -> Float[Array, ""]:
         """`drift . grad u + 1/2 tr(sigma sigma' Hess u)`; a number `sigma` means `sigma I`."""
-        factor = _array(sigma)
+        factor = jnp.asarray(sigma, self._dtype)
         if factor.ndim == 0:
             second = factor * factor * self.laplacian
         elif factor.ndim == 2 and factor.shape[0] == self._dim:
@@ -119,7 +120,7 @@ class Jet:
         return jnp.dot(self._vector("u.generator(drift, sigma)", drift), self.grad) + 0.5 * second
 
     def _vector(self, ask: str, v: Any) -> Float[Array, " d"]:
-        vector = _array(v)
+        vector = jnp.asarray(v, self._dtype)
         if vector.shape != (self._dim,):
             raise ValueError(
                 f"{ask} takes a vector of shape ({self._dim},), got shape {vector.shape}."
@@ -133,13 +134,15 @@ class Jet:
         )
 
 
-def _array(value: Any) -> Array:
-    """A user's numbers as an array of the trace at hand.
+def widely(function: Callable[..., Any], x: Float[Array, " d"], *rest: Any) -> Float[Array, ""]:
+    """A user's function at `x`, traced with x64 whatever the precision of `x`, as a number like `x`.
 
-    The copy matters: JAX 0.10.2 remembers the precision in which `jnp.asarray` first staged a given
-    NumPy array, and an equation is traced both with and without x64.
+    JAX (0.10.2) remembers the first form in which it saw a NumPy array, float32 or float64, and hands it
+    to later programs of either kind. A function that closes over NumPy arrays must therefore always
+    be traced in the same mode. Python numbers and the jet keep the precision of `x`.
     """
-    return jnp.asarray(value.copy() if isinstance(value, np.ndarray) else value)
+    with jax.enable_x64(True):
+        return jnp.asarray(function(x, *rest)).astype(x.dtype)
 
 
 class At:
@@ -292,16 +295,37 @@ class Coefficients(eqx.Module):
 
     def quadratic(self, w: Float[Array, "n d"]) -> Float[Array, " n"]:
         """`w' (dF/dHess) w` for every row: the sign of the second-order part along `w`."""
-        total = jnp.zeros(w.shape[:-1])
-        for scale, form in zip(self.traces, self.forms, strict=True):
+        total = jnp.zeros(w.shape[:-1], w.dtype)
+        for scale, form in self._terms():
             total = total + scale * form.quadratic(w)
-        return total if self.hessian is None else total + Matrix(self.hessian).quadratic(w)
+        return total
+
+    def diagonal(self, dim: int) -> Float[Array, " d"]:
+        """The diagonal of `dF/dHess`."""
+        total = jnp.zeros(dim)
+        for scale, form in self._terms():
+            total = total + scale * form.diagonal(dim)
+        return total
+
+    def matrix(self, dim: int) -> Float[Array, "d d"]:
+        """`dF/dHess`, symmetric."""
+        total = jnp.zeros((dim, dim))
+        for scale, form in self._terms():
+            total = total + scale * jax.vmap(form.apply)(jnp.eye(dim))
+        return total
+
+    def _terms(self) -> list[tuple[Array, AbstractForm]]:
+        terms = list(zip(self.traces, self.forms, strict=True))
+        if self.hessian is not None:
+            terms.append((jnp.ones(()), Matrix(self.hessian)))
+        return terms
 
 
 def asks(equation: Equation, x: Float[Array, " d"], jet: Jet) -> tuple[Perturbed, Any]:
     """Run the equation once at `x`: the record of what it asked of `jet`, and what it returned."""
     record = Perturbed(jet)
-    return record, equation(x, Jet(record, x.size))
+    with jax.enable_x64(True):
+        return record, equation(x, Jet(record, x))
 
 
 def linearise(equation: Equation, x: Float[Array, " d"], jet: Jet) -> Coefficients:
@@ -321,7 +345,7 @@ def linearise(equation: Equation, x: Float[Array, " d"], jet: Jet) -> Coefficien
 
     def residual(variables: Variables) -> tuple[Float[Array, ""], tuple[AbstractForm, ...]]:
         source = Perturbed(jet, variables)
-        return jnp.asarray(equation(x, Jet(source, x.size)), x.dtype), tuple(source.forms)
+        return widely(equation, x, Jet(source, x)), tuple(source.forms)
 
     value, pullback, forms = jax.vjp(residual, free, has_aux=True)
     (by,) = pullback(jnp.ones_like(value))

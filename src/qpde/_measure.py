@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ._domain import AbstractDomain
 from ._form import Numbers
+from ._jet import widely
 from ._round import Ball, unit_ball
 from ._schedule import AbstractSchedule, Clock
 
@@ -97,7 +98,7 @@ class Weighted(AbstractMeasure):
 
     def sample(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         points = self.domain.sample(key, n)
-        return points, jax.vmap(self.density)(points) / self.mean
+        return points, jax.vmap(lambda x: widely(self.density, x))(points) / self.mean
 
 
 @eqx.filter_jit
@@ -113,7 +114,7 @@ class Batch(NamedTuple):
 
     points: Float[Array, "n d"]
     weights: Float[Array, " n"]  # those of a whole step sum to one on average
-    share: Float[Array, ""]  # of the step's points that lie in this micro-batch
+    equal: Float[Array, " n"]  # the same without importance weights: each point counts once
     key: PRNGKeyArray  # for further random numbers
 
 
@@ -139,8 +140,8 @@ class Draw(eqx.Module):
             points_key, key = jr.split(jr.fold_in(self.key, i))
             points, weights = self.measure.sample(points_key, self.chunk)
             kept = i * self.chunk + jnp.arange(self.chunk) < self.size
-            weights = jnp.where(kept, weights, 0.0) / self.size
-            return function(Batch(points, weights, jnp.sum(kept) / self.size, key))
+            equal = kept.astype(weights.dtype) / self.size
+            return function(Batch(points, weights * equal, equal, key))
 
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, 0))
         count = (self.size + self.chunk - 1) // self.chunk
@@ -157,11 +158,12 @@ _CHUNK = 1_000
 def batch_sizes(batch: AbstractSchedule, start: int, stop: int, total: int) -> np.ndarray:
     """`M_t` for the steps from `start` to `stop`, rounded in float64 on the host."""
     sizes = [batch(Clock(np.float64(t), np.float64(total))) for t in range(start, stop)]
-    return np.maximum(np.rint(np.asarray(sizes, np.float64)), 1).astype(np.int32)
+    return np.rint(np.asarray(sizes, np.float64)).astype(np.int32)
 
 
 def chunk_size(batch: AbstractSchedule, total: int) -> int:
     """The size of a micro-batch for a run."""
-    first = int(batch_sizes(batch, 0, 1, total)[0])
-    parts = max(1, round(first / _CHUNK))
-    return -(-first // parts)
+    ends = [batch_sizes(batch, t, t + 1, total)[0] for t in (0, total - 1)]
+    largest = int(max(ends))
+    parts = max(1, round(largest / _CHUNK))
+    return -(-largest // parts)

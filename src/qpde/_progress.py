@@ -1,6 +1,7 @@
 """The progress bar of a run: on a terminal only, on standard error."""
 
 import math
+import sys
 from types import TracebackType
 from typing import Any
 
@@ -10,14 +11,11 @@ class Bar:
 
     def __init__(self, total: int, shown: bool):
         self._bar: Any = None
-        if not shown:
+        if not shown or not sys.stderr.isatty():
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        console = Console(stderr=True)
-        if not console.is_terminal:
-            return
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -25,7 +23,7 @@ class Bar:
             TextColumn("loss {task.fields[loss]}"),
             TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
-            console=console,
+            console=Console(stderr=True),
             transient=True,
         )
         self._task = self._bar.add_task("compiling", total=total, loss="-", speed="")

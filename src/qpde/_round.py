@@ -134,17 +134,20 @@ class Ellipsoid(AbstractDomain):
     def sample_boundary(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         # A point y of the unit sphere carries the surface element |y / axes| of the ellipsoid (up
         # to a constant): accept with that probability, relative to its largest value.
+        # Points that were refused are drawn again, all in one go, until none is left.
         smallest = jnp.min(jnp.asarray(self.axes))
 
-        def draw(key: PRNGKeyArray) -> tuple[PRNGKeyArray, Array, Array]:
-            key, point, accept = jr.split(key, 3)
-            y = _unit_sphere(point, 1, self.dim)[0]
-            return key, y, jr.uniform(accept) < smallest * _norm(y / self.axes)
+        def draw(state: tuple[PRNGKeyArray, Array, Array]) -> tuple[PRNGKeyArray, Array, Array]:
+            key, points, done = state
+            key, point_key, accept_key = jr.split(key, 3)
+            y = _unit_sphere(point_key, n, self.dim)
+            element = jnp.sqrt(jnp.sum(jnp.square(y / self.axes[None]), axis=1))
+            accepted = jr.uniform(accept_key, (n,)) < smallest * element
+            return key, jnp.where(done[:, None], points, y), done | accepted
 
-        def one(key: PRNGKeyArray) -> Float[Array, " d"]:
-            return jax.lax.while_loop(lambda s: ~s[2], lambda s: draw(s[0]), draw(key))[1]
-
-        return self.midpoint[None] + self.axes[None] * jax.vmap(one)(jr.split(key, n))
+        start = (key, jnp.zeros((n, self.dim)), jnp.zeros((n,), bool))
+        _, points, _ = jax.lax.while_loop(lambda state: ~jnp.all(state[2]), draw, start)
+        return self.midpoint[None] + self.axes[None] * points
 
 
 class Annulus(AbstractDomain):

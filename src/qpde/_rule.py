@@ -30,7 +30,7 @@ class Info(eqx.Module):
     """What a step saw at the parameters it started from."""
 
     loss: Float[Array, ""]  # mean (L Q)^2
-    error: Float[Array, ""]  # mean psi(L Q)^2, the paper's stopping quantity
+    error: Float[Array, ""]  # what is to become small: mean psi(L Q)^2, or loss plus penalty
     active: Float[Array, ""]  # share of points that are not truncated
     gradient: Float[Array, ""]  # Euclidean norm of the direction
 
@@ -134,7 +134,8 @@ class QLearning(AbstractRule):
     **Arguments**
 
     - `rate`: learning rate, a number or a schedule. It multiplies the optimiser's update.
-    - `optimiser`: any Optax optimiser (with `rate=1.0` its own rate holds), or `qpde.Flow`.
+    - `optimiser`: any Optax optimiser that needs the gradient only, with its own rate (`rate` then
+      multiplies it and is 1 by default), or `qpde.Flow`.
     - `truncation`: off by default.
     """
 
@@ -175,8 +176,8 @@ class QLearning(AbstractRule):
                 inside = (jnp.abs(residual) <= state.level).astype(residual.dtype)
             # The direction is E[F(L Q) grad(-Q)]: -Q, because theta moves against it.
             (gradient,) = pullback(-batch.weights * force)
-            means = jnp.stack([residual * residual, psi * psi, inside]) @ batch.weights
-            return gradient, means
+            means = jnp.stack([residual * residual, psi * psi]) @ batch.weights
+            return gradient, (*means, jnp.dot(inside, batch.equal))
 
         gradient, (loss, error, active) = draw.expect(part)
         return _descend(self, trial, state, gradient, clock, loss, error, active)
@@ -227,7 +228,8 @@ class Penalty(AbstractRule):
         self, trial: Trial, state: _State, draw: Draw, clock: Clock
     ) -> tuple[Trial, _State, Info]:
         def boundary(trial: Trial, batch: Batch) -> Float[Array, ""]:
-            edge = draw.measure.domain.sample_boundary(batch.key, -(-draw.chunk // 4))
+            with jax.enable_x64(batch.points.dtype == jnp.float64):  # the points' own precision
+                edge = draw.measure.domain.sample_boundary(batch.key, -(-draw.chunk // 4))
             gap = jax.vmap(trial.value)(edge) - jax.vmap(trial.boundary.value)(edge)
             return self.weight * jnp.mean(gap * gap)
 
@@ -256,18 +258,20 @@ def _descend_loss(
     """One step down the gradient of `E[(L Q)^2] + extra`."""
     params, rest = trainable(trial.network)
 
-    def part(batch: Batch) -> tuple[PyTree, Any]:
+    def part(batch: Batch) -> tuple[PyTree, Any, Any]:
         def objective(params: PyTree) -> tuple[Any, Any]:
             moved = trial.with_network(eqx.combine(params, rest))
             residual = jax.vmap(moved.residual)(batch.points)
             loss = jnp.dot(batch.weights, residual * residual)
-            return loss + batch.share * extra(moved, batch), loss
+            return loss + jnp.sum(batch.equal) * extra(moved, batch), loss
 
-        gradient, loss = jax.grad(objective, has_aux=True)(params)
-        return gradient, loss
+        # With x64, because the equation is differentiated here and was traced so (see `widely`).
+        with jax.enable_x64(True):
+            (total, loss), gradient = jax.value_and_grad(objective, has_aux=True)(params)
+        return gradient, total, loss
 
-    gradient, loss = draw.expect(part)
-    return _descend(rule, trial, state, gradient, clock, loss, loss, jnp.ones_like(loss))
+    gradient, total, loss = draw.expect(part)
+    return _descend(rule, trial, state, gradient, clock, loss, total, jnp.ones_like(loss))
 
 
 def _descend(

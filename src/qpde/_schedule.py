@@ -65,6 +65,10 @@ class Decay(AbstractSchedule):
     first: Numbers = eqx.field(converter=_number)
     time: Numbers = eqx.field(converter=_number)
 
+    def __check_init__(self) -> None:
+        if isinstance(self.time, np.ndarray) and self.time <= 0:
+            raise ValueError("Decay takes a positive time.")
+
     def __call__(self, clock: Clock) -> Any:
         return self.first / (1.0 + clock.step / self.time)
 

@@ -46,8 +46,8 @@ class Score:
 
     `loss` is the mean of `(L Q)^2`. The others are known where the exact solution is:
     `relative_l2_error`; `max_relative_error`, the largest `|Q - u| / |u|` at points at least 1 % of the
-    inradius away from the boundary; `skill`, the error divided by that of the best constant
-    network in the same trial function (1: nothing was learned).
+    inradius away from the boundary (in thousands of dimensions no point is: None); `skill`, the
+    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned).
     """
 
     loss: float
@@ -115,6 +115,7 @@ class Solution:
         ]
         if score.relative_l2_error is not None:
             lines.append(f"  relative L2 error     {score.relative_l2_error:.3g}")
+        if score.max_relative_error is not None:
             lines.append(f"  max relative error    {score.max_relative_error:.3g}")
         if score.skill is not None:
             lines.append(
@@ -247,7 +248,8 @@ def _score(solution: Solution) -> Score:
         max_relative_error=(
             float(np.max(np.abs(q - u)[away] / np.abs(u)[away])) if away.any() else None
         ),
-        skill=float(error / constant) if constant > 0 else None,
+        # A constant that is exact up to rounding leaves no error to compare with.
+        skill=float(error / constant) if constant > 1e-12 * size else None,
     )
 
 

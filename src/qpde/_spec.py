@@ -29,6 +29,7 @@ class Spec:
     preset: str | None = None
     rule: str | None = None
     steps: int | None = None
+    budget: float | None = None
     seed: int = 0
     precision: str = "float32"
 
@@ -36,6 +37,8 @@ class Spec:
         """The problem: one of the zoo, or `file.py:name`."""
         if ".py:" in self.problem:
             return self._from_file()
+        if self.problem.endswith(".py"):
+            raise ValueError(f"Name the problem inside the file: {self.problem}:problem.")
         builder = _pick("problem", self.problem, zoo.CATALOGUE).build
         known = [name for name in inspect.signature(builder).parameters if name != "dim"]
         for name in self.settings:
@@ -48,7 +51,11 @@ class Spec:
 
     def build_options(self, problem: Problem) -> dict[str, Any]:
         """The options of `solve`."""
-        options: dict[str, Any] = {"seed": self.seed, "precision": self.precision}
+        options: dict[str, Any] = {
+            "budget": self.budget,
+            "seed": self.seed,
+            "precision": self.precision,
+        }
         if self.preset is not None:
             options |= _pick("preset", self.preset, PRESETS)(problem)
         if self.rule is not None:
@@ -74,6 +81,7 @@ class Spec:
         assert loader.loader is not None
         module = importlib.util.module_from_spec(loader)
         sys.modules[loader.name] = module
+        sys.path.insert(0, str(path.parent))  # the file may import its neighbours
         loader.loader.exec_module(module)
         found = getattr(module, name, None)
         if not isinstance(found, Problem):

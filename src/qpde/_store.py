@@ -69,6 +69,9 @@ def write_run(folder: Path, spec: Spec, solution: Solution) -> None:
     for step, row in enumerate(zip(history.loss, history.gradient, history.truncated, strict=True)):
         # The held-out loss after `step` steps belongs to the same parameters as this row's loss.
         rows.writerow([step, *(f"{value:.9g}" for value in row), held_out.get(step, "")])
+    last = len(history.loss)
+    if last in held_out:
+        rows.writerow([last, "", "", "", held_out[last]])
     write_text(folder / "history.csv", buffer.getvalue())
 
 

@@ -18,7 +18,7 @@ from ._measure import AbstractMeasure, Draw, Uniform, batch_sizes, chunk_size
 from ._network import Shallow, as_network_field, cast, trainable
 from ._problem import Problem
 from ._progress import Bar
-from ._rule import AbstractRule, Info, QLearning
+from ._rule import AbstractRule, Info, Penalty, QLearning
 from ._schedule import AbstractSchedule, Clock, as_schedule
 from ._solution import History, Solution
 from ._status import Interrupted, SolveError, Status
@@ -56,7 +56,7 @@ class _Loop(eqx.Module):
     params: PyTree
     state: PyTree
     best: PyTree
-    best_loss: Float[Array, ""]
+    best_error: Float[Array, ""]
     limit: Float[Array, ""]
     stuck: Int[Array, ""]
     step: Int[Array, ""]
@@ -124,18 +124,18 @@ def _block(
         end, limit, stuck = _end(info, loop, tolerance, damped)
         stay = end != 0
         # The loss belongs to the parameters before the step: so does the best iterate.
-        better = (info.loss < loop.best_loss) & track
+        better = (info.error < loop.best_error) & track
         new = _Loop(
             params=_where(stay, loop.params, trainable(moved.network)[0]),
             state=_where(stay, loop.state, state),
             best=_where(better, loop.params, loop.best),
-            best_loss=jnp.where(better, info.loss, loop.best_loss),
+            best_error=jnp.where(better, info.error, loop.best_error),
             limit=limit,
             stuck=stuck,
             step=loop.step + 1,
             end=end,
         )
-        row = jnp.stack([info.loss, info.gradient, 1.0 - info.active])
+        row = jnp.stack([info.loss, info.gradient, jnp.maximum(1.0 - info.active, 0.0)])
         return i + 1, eqx.filter(new, eqx.is_array), log.at[i].set(row)
 
     log = jnp.full((sizes.shape[0], 3), jnp.nan)
@@ -151,10 +151,18 @@ def _where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:
 
 
 @eqx.filter_jit
-def _mean_square(trial: Trial, params: PyTree, points: Array, weights: Array) -> Array:
-    network = eqx.combine(params, trainable(trial.network)[1])
-    residual = jax.vmap(trial.with_network(network).residual)(points)
-    return jnp.mean(weights * residual * residual)
+def _held_out(
+    trial: Trial, params: PyTree, sample: tuple[Array, Array, Array], weight: Any
+) -> Array:
+    """The mean of `(L Q)^2`, plus the penalty where the boundary values are not exact."""
+    points, weights, edge = sample
+    moved = trial.with_network(eqx.combine(params, trainable(trial.network)[1]))
+    residual = jax.vmap(moved.residual)(points)
+    loss = jnp.mean(weights * residual * residual)
+    if trial.exact_boundary:
+        return loss
+    gap = jax.vmap(moved.value)(edge) - jax.vmap(trial.boundary.value)(edge)
+    return loss + weight * jnp.mean(gap * gap)
 
 
 def solve(
@@ -182,14 +190,16 @@ def solve(
 
     **Arguments**
 
-    - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar.
+    - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar. All its floating-point
+      arrays are trained, except those wrapped in `qpde.Frozen`.
     - `rule`: `QLearning` (default), `DeepGalerkin` or `Penalty`.
     - `steps`: how many steps are done at most.
     - `batch`: points a step, a number or a schedule such as `Linear(2_000, 10_000)`.
     - `tolerance`: stop when the mean of `psi(L Q)^2` over a batch is below this.
     - `measure`: the law of the points; uniform by default.
     - `initial`: a solution whose network is trained further.
-    - `budget`: seconds after which the run stops; it never changes what a step does.
+    - `budget`: seconds of training (compiling not counted) after which the run stops; it never
+      changes what a step does.
     - `keep`: which iterate is returned.
     - `callback`: called with a `Progress` after every 100 steps; returning `True` stops the run.
     - `seed`: the same seed gives the same bits on the same machine.
@@ -198,6 +208,8 @@ def solve(
     - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
       status of the returned solution says what happened.
     """
+    if initial is not None and network is not None:
+        raise ValueError("Give a network or an initial solution, whose network it takes, not both.")
     plan = Plan(
         problem=problem,
         network=Shallow() if network is None else network,
@@ -248,15 +260,24 @@ class Plan:
         for name, value in (("steps", self.steps), ("seed", self.seed)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
                 raise ValueError(f"{name} must be a whole number, not negative, got {value!r}.")
+        if self.seed >= 2**63:
+            raise ValueError(f"seed must be less than 2^63, got {self.seed}.")
+        if (
+            min(batch_sizes(self.batch, t, t + 1, max(self.steps, 1))[0] for t in (0, self.steps))
+            < 1
+        ):
+            raise ValueError("batch must be at least one point at every step.")
         if not self.tolerance >= 0:
             raise ValueError(f"tolerance must not be negative, got {self.tolerance!r}.")
         if self.precision not in ("float32", "float64"):
             raise ValueError(f'precision is "float32" or "float64", got {self.precision!r}.')
-        if self.measure.domain.dim != self.problem.dim:
+        if not eqx.tree_equal(self.measure.domain, self.problem.domain):
             raise ValueError(
-                f"The measure lives in dimension {self.measure.domain.dim}, the problem in "
-                f"{self.problem.dim}."
+                f"The measure lives on {self.measure.domain!r}, the problem on "
+                f"{self.problem.domain!r}."
             )
+        if self.initial is not None and not isinstance(self.initial, Solution):
+            raise ValueError(f"initial must be a qpde.Solution, got {type(self.initial).__name__}.")
         if self.initial is not None and self.initial.problem.dim != self.problem.dim:
             raise ValueError(
                 f"initial solves a problem in dimension {self.initial.problem.dim}, this one has "
@@ -277,6 +298,7 @@ def _run(
 ) -> Solution:
     network_key, rule_key, train_key, held_key = jr.split(jr.key(plan.seed, impl="threefry2x32"), 4)
     source = plan.network if plan.initial is None else plan.initial.trial.network
+    source = cast(source, plan.precision)
     network = as_network_field(source, plan.problem.domain, key=network_key, dtype=plan.precision)
     network = cast(network, plan.precision)
     trial = Trial.of(plan.problem, network, exact_boundary=plan.rule.exact_boundary)
@@ -285,14 +307,17 @@ def _run(
         params=params,
         state=plan.rule.init(trial, rule_key),
         best=params,
-        best_loss=jnp.asarray(jnp.inf, plan.precision),
+        best_error=jnp.asarray(jnp.inf, plan.precision),
         limit=jnp.asarray(jnp.inf, plan.precision),
         stuck=jnp.asarray(0, jnp.int32),
         step=jnp.asarray(0, jnp.int32),
         end=jnp.asarray(0, jnp.int32),
     )
-    chunk = chunk_size(plan.batch, plan.steps)
-    held_points, held_weights = plan.measure.sample(held_key, _HELD_OUT_POINTS)
+    chunk = chunk_size(plan.batch, max(plan.steps, 1))
+    held_key, edge_key = jr.split(held_key)
+    edge = plan.problem.domain.sample_boundary(edge_key, _HELD_OUT_POINTS)
+    sample = (*plan.measure.sample(held_key, _HELD_OUT_POINTS), edge)
+    weight = plan.rule.weight if isinstance(plan.rule, Penalty) else None
 
     def advance(loop: _Loop, count: int) -> tuple[_Loop, np.ndarray]:
         step = int(loop.step)
@@ -314,9 +339,9 @@ def _run(
         return loop, np.asarray(log)[: int(loop.step) - step]
 
     def look(loop: _Loop) -> tuple[_Loop, float]:
-        held_out = _mean_square(trial, loop.params, held_points, held_weights)
-        if plan.keep is Keep.HELD_OUT and held_out < loop.best_loss:
-            loop = dataclasses.replace(loop, best=loop.params, best_loss=held_out)
+        held_out = _held_out(trial, loop.params, sample, weight)
+        if plan.keep is Keep.HELD_OUT and held_out < loop.best_error:
+            loop = dataclasses.replace(loop, best=loop.params, best_error=held_out)
         return loop, float(held_out)
 
     started = time.perf_counter()
@@ -349,7 +374,7 @@ def _run(
             status = Status.INTERRUPTED
     ended = time.perf_counter()
 
-    last = plan.keep is Keep.LAST or status is Status.TOLERANCE or not np.isfinite(loop.best_loss)
+    last = plan.keep is Keep.LAST or status is Status.TOLERANCE or not np.isfinite(loop.best_error)
     chosen = loop.params if last else loop.best
     rows = np.concatenate(logs)
     checked = np.asarray(checks)

@@ -1,12 +1,11 @@
 """The trial function `Q = S eta + f`: one point in, one number out."""
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ._field import AbstractField
 from ._form import Numbers
-from ._jet import Equation, Jet, Product, Sum
+from ._jet import Equation, Jet, Product, Sum, widely
 from ._problem import Problem
 
 
@@ -42,11 +41,11 @@ class Trial(eqx.Module):
 
     def jet(self, x: Float[Array, " d"]) -> Jet:
         """The jet of `Q` at `x`."""
-        network = Jet(self.network.at(x), x.size)
+        network = Jet(self.network.at(x), x)
         if not self.exact_boundary:
             return network
-        product = Jet(Product(Jet(self.eta.at(x), x.size), network), x.size)
-        return Jet(Sum(product, Jet(self.boundary.at(x), x.size)), x.size)
+        product = Jet(Product(Jet(self.eta.at(x), x), network), x)
+        return Jet(Sum(product, Jet(self.boundary.at(x), x)), x)
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         """`Q(x)`."""
@@ -61,5 +60,4 @@ class Trial(eqx.Module):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """`Q(x)` and `L Q(x)` from one jet, so that they share what they have in common."""
         jet = self.jet(x)
-        residual = self.orientation * jnp.asarray(self.equation(x, jet), x.dtype)
-        return jet.value, residual
+        return jet.value, self.orientation * widely(self.equation, x, jet)

@@ -19,20 +19,12 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command. Exit code 0, 1 (numerical failure), 2 (wrong use) or 130 (interrupted)."""
-    from ._status import Interrupted, SolveError
-
     try:
         app(standalone_mode=True)
     except ValueError as error:
         if not _raised_by_qpde(error):
             raise
         _fail(error, 2)
-    except Interrupted as error:
-        _fail(error, 130)
-    except KeyboardInterrupt:
-        _fail("Interrupted.", 130)
-    except SolveError as error:
-        _fail(error, 1)
 
 
 def _fail(message: Any, code: int) -> None:
@@ -58,7 +50,9 @@ def solve(
         str | None, typer.Option(help="q-learning (default), deep-galerkin or penalty.")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Stop after this many seconds of training.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
     precision: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     out: Annotated[Path | None, typer.Option(help="Run folder to write.")] = None,
@@ -75,7 +69,7 @@ def solve(
       qpde solve my_problem.py:problem --out runs/mine
     """
     from ._spec import Spec, parse_settings
-    from ._status import Interrupted, SolveError
+    from ._status import Status
     from ._store import open_run, report, write_run
     from ._train import solve
 
@@ -86,6 +80,7 @@ def solve(
         preset=preset,
         rule=rule,
         steps=steps,
+        budget=budget,
         seed=seed,
         precision=precision,
     )
@@ -93,7 +88,7 @@ def solve(
     options = spec.build_options(built)
     if out is not None:
         open_run(out, force=force)
-    solution = solve(built, **options, budget=budget, progress=not quiet, throw=False)
+    solution = solve(built, **options, progress=not quiet, throw=False)
     if out is not None:
         write_run(out, spec, solution)
         _draw(out, solution)
@@ -104,10 +99,8 @@ def solve(
         if out is not None:
             print(f"  written to            {out}")
     if not solution.status.successful:
-        from ._status import Status
-
-        interrupted = solution.status is Status.INTERRUPTED
-        raise (Interrupted if interrupted else SolveError)(solution)
+        print(f"qpde: {solution.status.value}", file=sys.stderr)
+        raise typer.Exit(130 if solution.status is Status.INTERRUPTED else 1)
 
 
 def _draw(folder: Path, solution: Any) -> None:

@@ -17,7 +17,7 @@ _COMPUTED, _EXACT, _QUIET = "#1f5fa8", "#111111", "#9aa5b1"
 
 
 def history(solution: Solution, ax: Any = None) -> Any:
-    """The loss during training: every step, its running median, and the held-out loss."""
+    """The loss during training: every minibatch, and the held-out points."""
     ax = _axes(ax)
     past = solution.history
     steps = np.arange(len(past.loss))
@@ -51,8 +51,14 @@ def radial(solution: Solution, ax: Any = None, *, points: int = 2_000, seed: int
         order = np.argsort(r)
         with jax.enable_x64(True):
             exact = np.asarray(jax.vmap(solution.problem.exact)(x[order]))
-        ax.plot(r[order], exact, color=_EXACT, lw=1.2, label="exact")
-    ax.set(xlabel=r"$|x|$", ylabel="u", title=_title(solution))
+            turned = np.asarray(jax.vmap(solution.problem.exact)(2 * domain.centre - x[order]))
+        # A line where the exact solution depends on the radius alone, else dots.
+        radial = np.allclose(exact, turned, atol=1e-9 * np.abs(exact).max())
+        smooth = np.abs(np.diff(exact)).max() < 0.1 * np.ptp(exact)
+        style = {"lw": 1.2} if radial and smooth else {"ls": "", "marker": ".", "ms": 1.5}
+        ax.plot(r[order], exact, color=_EXACT, label="exact", **style)
+    centred = np.any(domain.centre)
+    ax.set(xlabel=r"$|x - c|$" if centred else r"$|x|$", ylabel="u", title=_title(solution))
     ax.legend(frameon=False)
     return ax
 

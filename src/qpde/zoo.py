@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ._domain import Box, as_dimension
 from ._form import Numbers
 from ._jet import Jet
+from ._lift import lift
 from ._problem import Problem
-from ._round import Ball
+from ._round import Annulus, Ball, Ellipsoid
 
 
 class _SurvivalEquation(eqx.Module):
@@ -69,6 +71,184 @@ def survival(dim: int = 20, *, discount: float = 0.2) -> Problem:
     )
 
 
+class _SineEquation(eqx.Module):
+    """`Lap u + d pi^2 prod sin(pi x_i)`."""
+
+    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        return u.laplacian + x.size * math.pi**2 * _sines(x)
+
+
+def _sines(x: Float[Array, " d"]) -> Float[Array, ""]:
+    return jnp.prod(jnp.sin(math.pi * x))
+
+
+def poisson_sine(dim: int = 5) -> Problem:
+    """Poisson's equation on the unit box with a product of sines.
+
+    `Lap u + d pi^2 prod sin(pi x_i) = 0` in (0, 1)^d, `u = 0` on the boundary, `u = prod sin(pi x_i)`.
+    """
+    return Problem(
+        domain=Box(0.0, 1.0, dim=dim),
+        equation=_SineEquation(),
+        exact=_sines,
+        name="poisson_sine",
+    )
+
+
+class _EllipsoidEquation(eqx.Module):
+    """`Lap u - u + r` with `r` such that `u = eta exp(k . x)`, `eta = 1 - sum (x_i / a_i)^2`."""
+
+    axes: Numbers
+    k: Numbers
+
+    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        y = x / self.axes**2
+        eta = 1.0 - jnp.dot(x, y)
+        lap_eta, k_grad_eta = -2.0 * jnp.sum(1.0 / self.axes**2), -2.0 * jnp.dot(self.k, y)
+        grown = lap_eta + 2.0 * k_grad_eta + (jnp.sum(self.k**2) - 1.0) * eta
+        return u.laplacian - u.value - grown * jnp.exp(jnp.dot(self.k, x))
+
+
+class _EllipsoidSolution(eqx.Module):
+    axes: Numbers
+    k: Numbers
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return (1.0 - jnp.sum((x / self.axes) ** 2)) * jnp.exp(jnp.dot(self.k, x))
+
+
+def ellipsoid(dim: int = 3) -> Problem:
+    """A non-radial problem on an ellipsoid with semi-axes from 1/2 to 2.
+
+    `Lap u - u + r(x) = 0`, `u = 0` on the boundary, `u = (1 - sum (x_i / a_i)^2) exp(k . x)`, where `k` has
+    alternating signs and length 1.
+    """
+    domain = Ellipsoid(np.linspace(0.5, 2.0, dim) if dim > 1 else [1.0])
+    k = _alternating(domain.dim)
+    return Problem(
+        domain=domain,
+        equation=_EllipsoidEquation(domain.axes, k),
+        exact=_EllipsoidSolution(domain.axes, k),
+        name="ellipsoid",
+    )
+
+
+def _alternating(dim: int) -> np.ndarray:
+    """A unit vector with entries of one size and alternating signs."""
+    return (-1.0) ** np.arange(dim) / math.sqrt(dim)
+
+
+class _Laplace(eqx.Module):
+    """`Lap u`."""
+
+    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        return u.laplacian
+
+
+class _DipoleSolution(eqx.Module):
+    """`(1 - r^-d) x_1`, harmonic away from the origin."""
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return x[0] * (1.0 - jnp.sum(x * x) ** (-0.5 * x.size))
+
+
+class _DipoleData(eqx.Module):
+    """`x_1 (1 - 2^-d)(r^2 - 1) / 3`: zero on `r = 1`, the solution's values on `r = 2`."""
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return x[0] * (1.0 - 2.0**-x.size) * (jnp.sum(x * x) - 1.0) / 3.0
+
+
+def annulus(dim: int = 3) -> Problem:
+    """Laplace's equation between two spheres, with data that depend on the direction.
+
+    `Lap u = 0` in `1 < |x| < 2`; `u = 0` on the inner sphere, `u = (1 - 2^-d) x_1` on the outer;
+    `u = (1 - |x|^-d) x_1`.
+    """
+    return Problem(
+        domain=Annulus(dim, inner=1.0, outer=2.0),
+        equation=_Laplace(),
+        boundary=_DipoleData(),
+        exact=_DipoleSolution(),
+        name="annulus",
+    )
+
+
+class _DriftEquation(eqx.Module):
+    """`1/2 Lap u - x . grad u - u / 2 + r`, with `r` such that `u = eta cos(k . x)`."""
+
+    centre: Numbers
+    k: Numbers
+
+    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        y, phase = x - self.centre, jnp.dot(self.k, x)
+        eta, c, s = 1.0 - jnp.sum(y * y), jnp.cos(phase), jnp.sin(phase)
+        # grad u = -2 y c - eta s k;  Lap u = -2 d c + 4 (k . y) s - |k|^2 eta c.
+        laplacian = -2.0 * x.size * c + 4.0 * jnp.dot(self.k, y) * s - jnp.sum(self.k**2) * eta * c
+        drift = 2.0 * jnp.dot(x, y) * c + eta * s * phase
+        source = 0.5 * laplacian + drift - 0.5 * eta * c
+        return u.generator(-x, 1.0) - 0.5 * u.value - source
+
+
+class _DriftSolution(eqx.Module):
+    centre: Numbers
+    k: Numbers
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        y = x - self.centre
+        return (1.0 - jnp.sum(y * y)) * jnp.cos(jnp.dot(self.k, x))
+
+
+def drift(dim: int = 10) -> Problem:
+    """An Ornstein-Uhlenbeck process, killed at rate 1/2, in a ball off the centre of its drift.
+
+    `1/2 Lap u - x . grad u - u/2 + r(x) = 0` in `|x - c| < 1`, `|c| = 1/2`, `u = 0` on the boundary,
+    `u = (1 - |x - c|^2) cos(k . x)` with `|k| = 2`.
+    """
+    domain = Ball(dim, centre=np.full(as_dimension(dim), 0.5 / math.sqrt(dim)))
+    k = 2.0 * _alternating(dim)
+    return Problem(
+        domain=domain,
+        equation=_DriftEquation(domain.midpoint, k),
+        exact=_DriftSolution(domain.midpoint, k),
+        name="drift",
+    )
+
+
+class _WaveSolution(eqx.Module):
+    """`1 + sin(k . x) / 2`."""
+
+    k: Numbers
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return 1.0 + 0.5 * jnp.sin(jnp.dot(self.k, x))
+
+
+class _CubicEquation(eqx.Module):
+    """`Lap u - u^3 + r`, with `r` such that `u = 1 + sin(k . x) / 2`."""
+
+    k: Numbers
+
+    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        wave = 0.5 * jnp.sin(jnp.dot(self.k, x))
+        return u.laplacian - u.value**3 + (1.0 + wave) ** 3 + jnp.sum(self.k**2) * wave
+
+
+def semilinear(dim: int = 10) -> Problem:
+    """A semilinear equation with non-zero boundary data, extended from boundary values only.
+
+    `Lap u - u^3 + r(x) = 0` in the unit ball, `u = 1 + sin(k . x) / 2` with `|k| = 2`.
+    """
+    domain, k = Ball(dim), 2.0 * _alternating(dim)
+    return Problem(
+        domain=domain,
+        equation=_CubicEquation(k),
+        boundary=lift(_WaveSolution(k), domain),
+        exact=_WaveSolution(k),
+        name="semilinear",
+    )
+
+
 class Entry(NamedTuple):
     """A problem of the zoo in words."""
 
@@ -79,7 +259,21 @@ class Entry(NamedTuple):
 
 
 CATALOGUE: dict[str, Entry] = {
-    "survival": Entry(
-        survival, ">= 1", "1 - discount u + 1/2 Lap u = 0, u = 0 on the boundary", "the unit ball"
+    "survival": Entry(survival, ">= 1", "1 - discount u + 1/2 Lap u = 0, u = 0", "the unit ball"),
+    "poisson_sine": Entry(
+        poisson_sine, ">= 1", "Lap u + d pi^2 prod sin(pi x_i) = 0, u = 0", "(0, 1)^d"
+    ),
+    "ellipsoid": Entry(
+        ellipsoid, ">= 1", "Lap u - u + r(x) = 0, u = 0", "an ellipsoid with semi-axes 1/2 to 2"
+    ),
+    "annulus": Entry(annulus, ">= 2", "Lap u = 0, u = 0 and (1 - 2^-d) x_1", "1 < |x| < 2"),
+    "drift": Entry(
+        drift,
+        ">= 1",
+        "1/2 Lap u - x . grad u - u/2 + r(x) = 0, u = 0",
+        "a unit ball off the origin",
+    ),
+    "semilinear": Entry(
+        semilinear, ">= 1", "Lap u - u^3 + r(x) = 0, u = 1 + sin(k . x)/2", "the unit ball"
     ),
 }
