@@ -18,7 +18,7 @@ class Bar:
 
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=24),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
             TextColumn("loss {task.fields[loss]}"),
             TextColumn("{task.fields[speed]}"),
@@ -46,7 +46,7 @@ class Bar:
         """Show where the run is."""
         if self._bar is None:
             return
-        speed = f"{step / seconds:,.0f} steps/s" if seconds > 0 and step else ""
+        speed = f"{step / seconds:,.0f}/s" if seconds > 0 and step else ""
         shown = f"{loss:.2e}" if math.isfinite(loss) else "-"
         self._bar.update(
             self._task, completed=step, loss=shown, speed=speed, description="training"
