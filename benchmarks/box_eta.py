@@ -2,7 +2,8 @@
 
     python benchmarks/box_eta.py
 
-`product` is the plain product of parabolas, for comparison: it underflows.
+`product` is the plain product of parabolas, for comparison. Its exact rms is (8/15)^(d/2), 2e-14 at
+d = 100; rare points carry it, so that 20,000 of them show even less.
 """
 
 import jax

@@ -72,7 +72,7 @@ def test_a_smooth_fit_alone_is_nearly_right():
         field = lift(lambda x: 1.0 + x[0] - 2.0 * x[1] * x[2], domain)
         x = domain.sample(jr.key(0), 100)
         expected = 1.0 + x[:, 0] - 2.0 * x[:, 1] * x[:, 2]
-        np.testing.assert_allclose(jax.vmap(field.value)(x), expected, atol=1e-2)
+        np.testing.assert_allclose(jax.vmap(field.value)(x), expected, atol=2e-3)
 
 
 def test_a_lift_is_a_boundary_function():
