@@ -11,6 +11,7 @@ import pytest
 from test_jet import assert_field_is_right
 
 from qpde import Annulus, Ball, Box, Ellipsoid, Interval
+from qpde._form import Identity
 
 DOMAINS = {
     "interval": lambda d: Interval(-0.5, 2.0),
@@ -131,6 +132,46 @@ def test_eta_of_a_box_is_of_order_one_in_every_dimension(dim):
         exact = (1 - 2 / (m + 1) + 1 / (2 * m + 1)) ** (dim / 2)
         assert np.sqrt(np.mean(eta**2)) == pytest.approx(exact, rel=0.05)
         assert 0.04 < exact < 0.74
+
+
+@pytest.mark.parametrize("outer", [1.01, 2.0, 50.0])
+@pytest.mark.parametrize("dim", [1, 2, 3, 10, 100])
+def test_eta_of_an_annulus_is_an_exit_time(dim, outer):
+    """Constant Laplacian, maximum 1, zero with a slope on both spheres, right derivatives."""
+    with jax.enable_x64(True):
+        eta = Annulus(dim, inner=1.0, outer=outer).eta
+        unit = jnp.full(dim, 1 / math.sqrt(dim))
+
+        def along(function, r):
+            return np.asarray(jax.vmap(function)(r[:, None] * unit[None]))
+
+        # Dense near the inner sphere, where the layer is.
+        r = 1 + (outer - 1) * jnp.linspace(0, 1, 20_001) ** 3
+        values = along(eta.value, r)
+        assert values.max() == pytest.approx(1, abs=1e-4)
+        assert np.all(values[1:-1] > 0)
+        np.testing.assert_allclose(values[[0, -1]], 0, atol=1e-11)
+        slope = along(eta.grad, r[np.array([0, -1])]) @ np.asarray(unit)
+        assert slope[0] * (outer - 1) > 1
+        assert slope[1] * (outer - 1) < -1
+        laplacian = along(lambda x: eta.trace(x, Identity()), r)
+        np.testing.assert_allclose(laplacian, laplacian[0], rtol=1e-9)
+        if dim <= 10:
+            for where in (1.0, 1 + 0.01 * (outer - 1), 0.5 + 0.5 * outer, outer):
+                assert_field_is_right(eta, where * unit)
+        if dim == 1:
+            parabola = 4 * (r - 1) * (outer - r) / (outer - 1) ** 2
+            np.testing.assert_allclose(values, parabola, atol=1e-11)
+
+
+def test_eta_of_an_annulus_in_single_precision():
+    domain = Annulus(10, inner=1.0, outer=2.0)
+    points = np.asarray(domain.sample(jr.key(0), 1_000))
+    single = jax.vmap(domain.eta.value)(jnp.asarray(points, jnp.float32))
+    assert single.dtype == jnp.float32
+    with jax.enable_x64(True):
+        double = jax.vmap(domain.eta.value)(jnp.asarray(points, jnp.float64))
+        np.testing.assert_allclose(single, double, atol=2e-6)
 
 
 @pytest.mark.parametrize("dim", [10_000])

@@ -11,13 +11,14 @@ SOURCE = Path(qpde.__file__).parent
 
 # A file imports only from rows above and from files to its left.
 ROWS = [
-    *("_status", "_form", "_jet", "_schedule", "activations"),
+    *("_status", "_archive", "_form", "_jet", "_schedule", "activations"),
     *("_field", "_eta", "_domain", "_round"),
     *("_network", "_measure", "_lift"),
-    *("_problem", "_trial", "_progress"),
+    *("_problem", "_fingerprint", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
+    *("_loop", "_checkpoint"),
     *("_train", "presets"),
-    *("_spec", "_store", "plot"),
+    *("_spec", "_store", "_table", "plot"),
     *("cli", "__init__"),
 ]
 

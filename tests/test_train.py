@@ -25,9 +25,12 @@ from qpde import (
     SolveError,
     Status,
     Truncation,
+    _loop,
     _train,
     zoo,
 )
+from qpde._measure import Draw
+from qpde._schedule import Clock
 
 SMALL = {"network": Shallow(16), "batch": 128, "progress": False}
 
@@ -62,7 +65,7 @@ def test_stopping_between_blocks_and_stepping_on_do_not_change_the_bits(problem)
 
 
 def test_one_trace_for_another_discount_rate_seed_length_and_batch():
-    before = eqx.debug.get_num_traces(_train._block)
+    before = eqx.debug.get_num_traces(_loop.block)
     options = {"network": Shallow(17), "progress": False, "throw": False}
     for discount, rate, steps, batch, seed in (
         (0.2, 0.01, 120, 300, 0),
@@ -78,7 +81,7 @@ def test_one_trace_for_another_discount_rate_seed_length_and_batch():
             seed=seed,
             **options,
         )
-    assert eqx.debug.get_num_traces(_train._block) == before + 1
+    assert eqx.debug.get_num_traces(_loop.block) == before + 1
 
 
 def test_the_best_iterate_is_paired_with_its_own_loss(problem):
@@ -88,7 +91,7 @@ def test_the_best_iterate_is_paired_with_its_own_loss(problem):
     step = int(np.argmin(solution.history.loss))
     assert 0 < step < 129
     key = jr.split(jr.key(0, impl="threefry2x32"), 4)[2]
-    draw = _train.Draw(solution.measure, jr.fold_in(key, step), jnp.asarray(128, jnp.int32), 128)
+    draw = Draw(solution.measure, jr.fold_in(key, step), jnp.asarray(128, jnp.int32), 128)
 
     @eqx.filter_jit
     def mean_square(trial, draw):
@@ -234,9 +237,9 @@ def test_float32_and_float64_walk_the_same_way(problem):
             trial = _train.cast(start.trial, precision)
             points = jnp.asarray(POINTS, precision)
             measure = Listed(start.measure.domain, points)
-            draw = _train.Draw(measure, jr.key(0), jnp.asarray(64, jnp.int32), 64)
+            draw = Draw(measure, jr.key(0), jnp.asarray(64, jnp.int32), 64)
             step = eqx.filter_jit(rule.step)
-            clock = _train.Clock(jnp.asarray(0), jnp.asarray(1))
+            clock = Clock(jnp.asarray(0), jnp.asarray(1))
             return np.asarray(step(trial, rule.init(trial, jr.key(0)), draw, clock)[0].network.w)
 
     np.testing.assert_allclose(moved("float32"), moved("float64"), atol=1e-6)
@@ -325,7 +328,7 @@ def test_the_preset_is_the_papers():
     assert twenty["steps"] == 40_000
     assert isinstance(twenty["network"].activation, type(qpde.activations.sigmoid))
     assert float(twenty["network"].scale) == 1.0
-    assert float(twenty["rule"].rate(_train.Clock(200, 1))) == 0.25
+    assert float(twenty["rule"].rate(Clock(200, 1))) == 0.25
     assert [float(b["batch"].last) for b in (one, twenty)] == [2_000, 10_000]
     assert twenty["rule"].truncation is None
     assert dataclasses.is_dataclass(twenty["rule"])

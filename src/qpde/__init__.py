@@ -35,6 +35,8 @@ from ._solution import Solution as Solution
 from ._status import Interrupted as Interrupted
 from ._status import SolveError as SolveError
 from ._status import Status as Status
+from ._store import load as load
+from ._store import save as save
 from ._train import Keep as Keep
 from ._train import Progress as Progress
 from ._train import solve as solve

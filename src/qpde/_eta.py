@@ -30,7 +30,13 @@ class Quadric(AbstractField):
 
 
 class Shell(AbstractField):
-    """`4 (r - inner)(outer - r) / (outer - inner)^2`, `r = |x - centre|`."""
+    """The function with constant Laplacian that vanishes on two spheres, scaled to the maximum 1.
+
+    `(outer^2 - r^2 - (outer^2 - inner^2) h) / c`, `r = |x - centre|`, where `h(r)` is harmonic, 1 on the inner
+    sphere and 0 on the outer: `h = (r^-p - outer^-p) / (inner^-p - outer^-p)`, `p = d - 2` (the logarithm in
+    d = 2). Like the `eta` of a ball it is the mean exit time of Brownian motion, up to a factor. It has the
+    layer of width `inner / d` at the inner sphere that solutions have, so that the network need not.
+    """
 
     centre: Numbers
     inner: Numbers
@@ -40,14 +46,25 @@ class Shell(AbstractField):
         """The unit vector, and `g'(r) / r`, `g''(r) - g'(r) / r`, `g(r)`."""
         y = x - self.centre
         r = jnp.sqrt(jnp.sum(y * y))
-        scale = 4.0 / (self.outer - self.inner) ** 2
-        steepness = scale * (self.inner + self.outer - 2.0 * r) / r
-        return (
-            y / r,
-            steepness,
-            -2.0 * scale - steepness,
-            scale * (r - self.inner) * (self.outer - r),
-        )
+        d = x.size
+        whole = jnp.log(self.outer / self.inner)
+        gap = self.outer**2 - self.inner**2
+        # -h' = steepest (inner / r)^p / r.
+        steepest = (d - 2) / -jnp.expm1((2 - d) * whole) if d != 2 else 1.0 / whole
+
+        def height(r: Array) -> Array:
+            t = jnp.log(r / self.inner)
+            left = -jnp.expm1((2 - d) * (whole - t)) / (d - 2) if d != 2 else whole - t
+            h = jnp.exp((2 - d) * t) * steepest * left
+            return (self.outer - r) * (self.outer + r) - gap * h
+
+        # The maximum is where 2 r = gap steepest (inner / r)^p / r.
+        top = self.inner * (0.5 * gap * steepest / self.inner**2) ** (1.0 / d)
+        c = height(top)
+        decay = jnp.exp((2 - d) * jnp.log(r / self.inner))
+        steepness = (gap * steepest * decay / (r * r) - 2.0) / c
+        # The Laplacian g'' + (d - 1) g' / r is -2 d / c.
+        return y / r, steepness, -d * (2.0 / c + steepness), height(r) / c
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         return self._radial(x)[3]

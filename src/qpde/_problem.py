@@ -51,6 +51,7 @@ class Problem(eqx.Module):
     boundary: AbstractField
     exact: Callable[..., Any] | None
     orientation: Numbers
+    recipe: str | None
     asks: tuple[str, ...] = eqx.field(static=True)
     name: str = eqx.field(static=True)
 
@@ -79,6 +80,11 @@ class Problem(eqx.Module):
         with jax.enable_x64(True):
             self.asks = _check_shapes(self)
             self.orientation = np.asarray(_check_values(self))
+        self.recipe = None
+
+    def with_recipe(self, recipe: str) -> "Problem":
+        """The same problem with a note of how to build it again, for files."""
+        return eqx.tree_at(lambda p: p.recipe, self, recipe, is_leaf=lambda leaf: leaf is None)
 
     @property
     def dim(self) -> int:

@@ -156,7 +156,8 @@ class Annulus(AbstractDomain):
         >>> Annulus(3, inner=1.0, outer=2.0)
         Annulus(3, inner=1, outer=2)
 
-    `eta = 4 (r - inner)(outer - r) / (outer - inner)^2`.
+    `eta` has a constant Laplacian and the maximum 1; in d = 1 it is
+    `4 (r - inner)(outer - r) / (outer - inner)^2`.
     """
 
     midpoint: Numbers

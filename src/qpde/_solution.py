@@ -229,7 +229,9 @@ def _score(solution: Solution) -> Score:
     with jax.enable_x64(True):
         trial = cast(solution.trial, "float64")
         for i in range(-(-_SCORE_POINTS // _CHUNK)):
-            part = _score_chunk(trial, problem, solution.measure, jr.fold_in(key, i))
+            part = _score_chunk(
+                trial, problem.domain, problem.exact, solution.measure, jr.fold_in(key, i)
+            )
             parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:_SCORE_POINTS] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
@@ -259,19 +261,17 @@ def _rms(values: np.ndarray) -> np.floating[Any]:
 
 @eqx.filter_jit
 def _score_chunk(
-    trial: Trial, problem: Problem, measure: AbstractMeasure, key: PRNGKeyArray
+    trial: Trial,
+    domain: AbstractDomain,
+    exact: Callable[..., Any] | None,
+    measure: AbstractMeasure,
+    key: PRNGKeyArray,
 ) -> tuple[Array, ...]:
     points, weights = measure.sample(key, _CHUNK)
     residual = jax.vmap(trial.residual)(points)
-    if problem.exact is None:
+    if exact is None:
         return residual * residual, weights
     # Errors are taken in the plain L2 norm, whatever law the training used.
-    uniform = problem.domain.sample(jr.fold_in(key, 1), _CHUNK)
-    functions = (
-        trial.value,
-        problem.exact,
-        problem.domain.eta.value,
-        problem.boundary.value,
-        problem.domain.distance,
-    )
+    uniform = domain.sample(jr.fold_in(key, 1), _CHUNK)
+    functions = (trial.value, exact, domain.eta.value, trial.boundary.value, domain.distance)
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import importlib.util
 import inspect
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -89,7 +90,13 @@ class Spec:
             raise ValueError(
                 f"{file} has no qpde.Problem named {name!r}. It has: {', '.join(problems) or 'none'}."
             )
-        return found
+        recipe = {"problem": f"{path.resolve()}:{name}"}
+        return found if found.recipe else found.with_recipe(json.dumps(recipe))
+
+
+def problem_from(recipe: str) -> Problem:
+    """The problem that a recipe describes."""
+    return Spec(**json.loads(recipe)).build_problem()
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

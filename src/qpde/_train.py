@@ -2,35 +2,33 @@
 
 import dataclasses
 import enum
-import functools
+import os
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from ._measure import AbstractMeasure, Draw, Uniform, batch_sizes, chunk_size
+from . import _checkpoint
+from ._checkpoint import Checkpoint, Snapshot, digest
+from ._loop import ENDS, Loop, block, held_out_loss
+from ._measure import AbstractMeasure, Uniform, batch_sizes, chunk_size
 from ._network import Shallow, as_network_field, cast, trainable
 from ._problem import Problem
 from ._progress import Bar
-from ._rule import AbstractRule, Info, Penalty, QLearning
-from ._schedule import AbstractSchedule, Clock, as_schedule
+from ._rule import AbstractRule, Penalty, QLearning
+from ._schedule import AbstractSchedule, as_schedule
 from ._solution import History, Solution
 from ._status import Interrupted, SolveError, Status
 from ._trial import Trial
 
-# Steps in a compiled block. Between blocks Python looks at the clock, the keyboard and the held-out
-# loss; the length is fixed, because the clock must not steer a run.
+# After this many steps Python looks at the clock, the keyboard and the held-out loss; the number is
+# fixed, because the clock must not steer a run.
 _BLOCK = 100
 _HELD_OUT_POINTS = 2_048
-# A run is stuck when every point was truncated for this many steps in a row, and has blown up when
-# its loss is this many times the first one (or 1).
-_STUCK, _BLOW_UP = 50, 1e12
 
 
 class Keep(enum.Enum):
@@ -50,186 +48,6 @@ class Progress(NamedTuple):
     seconds: float
 
 
-class _Loop(eqx.Module):
-    """What a run carries from step to step. `params` are the trained arrays of the network."""
-
-    params: PyTree
-    state: PyTree
-    best: PyTree
-    best_error: Float[Array, ""]
-    limit: Float[Array, ""]
-    stuck: Int[Array, ""]
-    step: Int[Array, ""]
-    end: Int[Array, ""]
-
-
-# What `_Loop.end` means; 0 is "goes on".
-_ENDS = (
-    None,
-    Status.TOLERANCE,
-    Status.NONFINITE,
-    Status.DIVERGED,
-    Status.TRUNCATED,
-    Status.ZERO_GRADIENT,
-)
-
-
-def _end(info: Info, loop: _Loop, tolerance: Any, damped: bool) -> tuple[Array, Array, Array]:
-    """The index into `_ENDS` after a step, the limit for the loss, and the stuck count."""
-    limit = jnp.where(loop.step == 0, _BLOW_UP * jnp.maximum(info.loss, 1.0), loop.limit)
-    stuck = jnp.where(info.active == 0, loop.stuck + 1, 0) if damped else loop.stuck
-    flat = (info.gradient == 0) & (info.loss > 0)
-    finite = jnp.isfinite(info.loss) & jnp.isfinite(info.gradient)
-    conditions = [
-        info.error < tolerance,
-        ~finite,
-        info.loss > limit,
-        (stuck >= _STUCK) | (flat & (info.active == 0)),
-        flat,
-    ]
-    end = jnp.select(conditions, [jnp.asarray(i) for i in range(1, 6)], jnp.asarray(0))
-    return end.astype(jnp.int32), limit, stuck
-
-
-@eqx.filter_jit
-@functools.partial(eqx.debug.assert_max_traces, max_traces=None)
-def _block(
-    rule: AbstractRule,
-    measure: AbstractMeasure,
-    trial: Trial,
-    loop: _Loop,
-    key: PRNGKeyArray,
-    sizes: Any,
-    count: Any,
-    total: Any,
-    tolerance: Any,
-    chunk: int,
-    track: Any,
-) -> tuple[_Loop, Float[Array, "k 3"]]:
-    """At most `count` steps from `loop`; the log has a row (loss, gradient, truncated) a step."""
-    _, rest = trainable(trial.network)
-    damped = getattr(getattr(rule, "truncation", None), "damped", False)
-    arrays, fixed = eqx.partition(loop, eqx.is_array)
-
-    def going(carry: tuple[Any, Any, Any]) -> Any:
-        i, arrays, _ = carry
-        return (i < count) & (arrays.end == 0)
-
-    def advance(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        i, arrays, log = carry
-        loop = eqx.combine(arrays, fixed)
-        here = trial.with_network(eqx.combine(loop.params, rest))
-        draw = Draw(measure, jr.fold_in(key, loop.step), sizes[i], chunk)
-        moved, state, info = rule.step(here, loop.state, draw, Clock(loop.step, total))
-        end, limit, stuck = _end(info, loop, tolerance, damped)
-        stay = end != 0
-        # The loss belongs to the parameters before the step: so does the best iterate.
-        better = (info.error < loop.best_error) & track
-        new = _Loop(
-            params=_where(stay, loop.params, trainable(moved.network)[0]),
-            state=_where(stay, loop.state, state),
-            best=_where(better, loop.params, loop.best),
-            best_error=jnp.where(better, info.error, loop.best_error),
-            limit=limit,
-            stuck=stuck,
-            step=loop.step + 1,
-            end=end,
-        )
-        row = jnp.stack([info.loss, info.gradient, jnp.maximum(1.0 - info.active, 0.0)])
-        return i + 1, eqx.filter(new, eqx.is_array), log.at[i].set(row)
-
-    log = jnp.full((sizes.shape[0], 3), jnp.nan)
-    _, arrays, log = jax.lax.while_loop(going, advance, (jnp.asarray(0), arrays, log))
-    return eqx.combine(arrays, fixed), log
-
-
-def _where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:
-    def pick(a: Any, b: Any) -> Any:
-        return jnp.where(condition, a, b) if eqx.is_array(a) else a
-
-    return jax.tree.map(pick, yes, no)
-
-
-@eqx.filter_jit
-def _held_out(
-    trial: Trial, params: PyTree, sample: tuple[Array, Array, Array], weight: Any
-) -> Array:
-    """The mean of `(L Q)^2`, plus the penalty where the boundary values are not exact."""
-    points, weights, edge = sample
-    moved = trial.with_network(eqx.combine(params, trainable(trial.network)[1]))
-    residual = jax.vmap(moved.residual)(points)
-    loss = jnp.mean(weights * residual * residual)
-    if trial.exact_boundary:
-        return loss
-    gap = jax.vmap(moved.value)(edge) - jax.vmap(trial.boundary.value)(edge)
-    return loss + weight * jnp.mean(gap * gap)
-
-
-def solve(
-    problem: Problem,
-    *,
-    network: Any = None,
-    rule: AbstractRule | None = None,
-    steps: int = 5_000,
-    batch: Any = 1_000,
-    tolerance: float = 0.0,
-    measure: AbstractMeasure | None = None,
-    initial: Solution | None = None,
-    budget: float | None = None,
-    keep: Keep = Keep.HELD_OUT,
-    callback: Callable[[Progress], Any] | None = None,
-    seed: int = 0,
-    precision: str = "float32",
-    progress: bool = True,
-    throw: bool = True,
-) -> Solution:
-    """Solve a problem by training a network.
-
-        >>> solution = solve(zoo.survival(20))
-        >>> solution(np.zeros(20))
-
-    **Arguments**
-
-    - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar. All its floating-point
-      arrays are trained, except those wrapped in `qpde.Frozen`.
-    - `rule`: `QLearning` (default), `DeepGalerkin` or `Penalty`.
-    - `steps`: how many steps are done at most.
-    - `batch`: points a step, a number or a schedule such as `Linear(2_000, 10_000)`.
-    - `tolerance`: stop when the mean of `psi(L Q)^2` over a batch is below this.
-    - `measure`: the law of the points; uniform by default.
-    - `initial`: a solution whose network is trained further.
-    - `budget`: seconds of training (compiling not counted) after which the run stops; it never
-      changes what a step does.
-    - `keep`: which iterate is returned.
-    - `callback`: called with a `Progress` after every 100 steps; returning `True` stops the run.
-    - `seed`: the same seed gives the same bits on the same machine.
-    - `precision`: `"float32"` or `"float64"`.
-    - `progress`: show a bar on a terminal.
-    - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
-      status of the returned solution says what happened.
-    """
-    if initial is not None and network is not None:
-        raise ValueError("Give a network or an initial solution, whose network it takes, not both.")
-    plan = Plan(
-        problem=problem,
-        network=Shallow() if network is None else network,
-        rule=QLearning() if rule is None else rule,
-        steps=steps,
-        batch=as_schedule(batch),
-        tolerance=tolerance,
-        measure=Uniform(problem.domain) if measure is None else measure,
-        initial=initial,
-        keep=keep,
-        seed=seed,
-        precision=precision,
-    )
-    with jax.enable_x64(precision == "float64"):
-        solution = _run(plan, _checked_budget(budget), callback, progress)
-    if throw and not solution.status.successful:
-        raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
-    return solution
-
-
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Everything that decides the bits of a run."""
@@ -237,18 +55,16 @@ class Plan:
     problem: Problem
     network: Any
     rule: AbstractRule
-    steps: int
     batch: AbstractSchedule
-    tolerance: float
     measure: AbstractMeasure
-    initial: Solution | None
-    keep: Keep
-    seed: int
-    precision: str
+    initial: Solution | None = None
+    steps: int = 5_000
+    tolerance: float = 0.0
+    keep: Keep = Keep.HELD_OUT
+    seed: int = 0
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.problem, Problem):
-            raise ValueError(f"problem must be a qpde.Problem, got {type(self.problem).__name__}.")
         if not isinstance(self.rule, AbstractRule):
             raise ValueError(f"rule must be a rule such as qpde.QLearning(), got {self.rule!r}.")
         if not isinstance(self.measure, AbstractMeasure):
@@ -284,8 +100,57 @@ class Plan:
                 f"{self.problem.dim}."
             )
 
+    def identity(self) -> dict[str, Any]:
+        """The plan in plain values, the problem left out."""
+        return {
+            "rule": self.rule.name,
+            "setting of the rule": digest(self.rule),
+            "network": digest(self.network),
+            "batch": digest(self.batch),
+            "measure": digest(self.measure),
+            "steps": int(self.steps),
+            "tolerance": float(self.tolerance),
+            "initial": None if self.initial is None else digest(self.initial.trial.network),
+            "keep": self.keep.name,
+            "seed": int(self.seed),
+            "precision": self.precision,
+        }
 
-def _checked_budget(budget: float | None) -> float:
+
+def make_plan(
+    problem: Problem,
+    *,
+    network: Any = None,
+    rule: AbstractRule | None = None,
+    batch: Any = 1_000,
+    measure: AbstractMeasure | None = None,
+    initial: Solution | None = None,
+    **plain: Any,
+) -> Plan:
+    """A checked plan from the options of `solve`."""
+    if initial is not None and network is not None:
+        raise ValueError("Give a network or an initial solution, whose network it takes, not both.")
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a qpde.Problem, got {type(problem).__name__}.")
+    return Plan(
+        problem=problem,
+        network=Shallow() if network is None else network,
+        rule=QLearning() if rule is None else rule,
+        batch=as_schedule(batch),
+        measure=Uniform(problem.domain) if measure is None else measure,
+        initial=initial,
+        **plain,
+    )
+
+
+def check_options(problem: Problem, options: dict[str, Any]) -> None:
+    """Raise what `solve` would raise for wrong options, without solving."""
+    checked_budget(options.get("budget"))
+    make_plan(problem, **{name: value for name, value in options.items() if name != "budget"})
+
+
+def checked_budget(budget: float | None) -> float:
+    """The budget in seconds; None is none."""
     if budget is None:
         return float("inf")
     if not budget > 0:
@@ -293,103 +158,209 @@ def _checked_budget(budget: float | None) -> float:
     return float(budget)
 
 
-def _run(
-    plan: Plan, budget: float, callback: Callable[[Progress], Any] | None, progress: bool
+def solve(
+    problem: Problem,
+    *,
+    network: Any = None,
+    rule: AbstractRule | None = None,
+    steps: int = Plan.steps,
+    batch: Any = 1_000,
+    tolerance: float = Plan.tolerance,
+    measure: AbstractMeasure | None = None,
+    initial: Solution | None = None,
+    budget: float | None = None,
+    keep: Keep = Plan.keep,
+    callback: Callable[[Progress], Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    precision: str = "float32",
+    progress: bool = True,
+    throw: bool = True,
 ) -> Solution:
-    network_key, rule_key, train_key, held_key = jr.split(jr.key(plan.seed, impl="threefry2x32"), 4)
-    source = plan.network if plan.initial is None else plan.initial.trial.network
-    source = cast(source, plan.precision)
-    network = as_network_field(source, plan.problem.domain, key=network_key, dtype=plan.precision)
-    network = cast(network, plan.precision)
-    trial = Trial.of(plan.problem, network, exact_boundary=plan.rule.exact_boundary)
-    params, rest = trainable(network)
-    loop = _Loop(
-        params=params,
-        state=plan.rule.init(trial, rule_key),
-        best=params,
-        best_error=jnp.asarray(jnp.inf, plan.precision),
-        limit=jnp.asarray(jnp.inf, plan.precision),
-        stuck=jnp.asarray(0, jnp.int32),
-        step=jnp.asarray(0, jnp.int32),
-        end=jnp.asarray(0, jnp.int32),
-    )
-    chunk = chunk_size(plan.batch, max(plan.steps, 1))
-    held_key, edge_key = jr.split(held_key)
-    edge = plan.problem.domain.sample_boundary(edge_key, _HELD_OUT_POINTS)
-    sample = (*plan.measure.sample(held_key, _HELD_OUT_POINTS), edge)
-    weight = plan.rule.weight if isinstance(plan.rule, Penalty) else None
+    """Solve a problem by training a network.
 
-    def advance(loop: _Loop, count: int) -> tuple[_Loop, np.ndarray]:
-        step = int(loop.step)
+        >>> solution = solve(zoo.survival(20))
+        >>> solution(np.zeros(20))
+
+    **Arguments**
+
+    - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar. All its floating-point
+      arrays are trained, except those wrapped in `qpde.Frozen`.
+    - `rule`: `QLearning` (default), `DeepGalerkin` or `Penalty`.
+    - `steps`: how many steps are done at most.
+    - `batch`: points a step, a number or a schedule such as `Linear(2_000, 10_000)`.
+    - `tolerance`: stop when the mean of `psi(L Q)^2` over a batch is below this.
+    - `measure`: the law of the points; uniform by default.
+    - `initial`: a solution whose network is trained further.
+    - `budget`: seconds of training (compiling not counted, those before a checkpoint counted) after
+      which the run stops; it never changes what a step does.
+    - `keep`: which iterate is returned.
+    - `callback`: called with a `Progress` after every 100 steps; returning `True` stops the run.
+    - `checkpoint`: a folder. The state of the run is kept there, at least every 10 seconds; the same
+      call goes on from it after any kind of end, with the same bits as an undisturbed run.
+    - `seed`: the same seed gives the same bits on the same machine.
+    - `precision`: `"float32"` or `"float64"`.
+    - `progress`: show a bar on a terminal.
+    - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
+      status of the returned solution says what happened.
+    """
+    plan = make_plan(
+        problem,
+        network=network,
+        rule=rule,
+        steps=steps,
+        batch=batch,
+        tolerance=tolerance,
+        measure=measure,
+        initial=initial,
+        keep=keep,
+        seed=seed,
+        precision=precision,
+    )
+    seconds = checked_budget(budget)
+    with jax.enable_x64(precision == "float64"):
+        solution = _run(plan, seconds, callback, checkpoint, progress)
+    if throw and not solution.status.successful:
+        raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
+    return solution
+
+
+class Run:
+    """The parts of a run that stay the same from its first step to its last."""
+
+    def __init__(self, plan: Plan):
+        key = jr.key(plan.seed, impl="threefry2x32")
+        network_key, rule_key, self._key, held_key = jr.split(key, 4)
+        source = plan.network if plan.initial is None else plan.initial.trial.network
+        source = cast(source, plan.precision)
+        network = as_network_field(
+            source, plan.problem.domain, key=network_key, dtype=plan.precision
+        )
+        network = cast(network, plan.precision)
+        self._plan = plan
+        self.trial = Trial.of(plan.problem, network, exact_boundary=plan.rule.exact_boundary)
+        params, self._rest = trainable(network)
+        self.start = Loop.start(params, plan.rule.init(self.trial, rule_key), plan.precision)
+        self._chunk = chunk_size(plan.batch, max(plan.steps, 1))
+        held_key, edge_key = jr.split(held_key)
+        edge = plan.problem.domain.sample_boundary(edge_key, _HELD_OUT_POINTS)
+        self._sample = (*plan.measure.sample(held_key, _HELD_OUT_POINTS), edge)
+        self._weight = plan.rule.weight if isinstance(plan.rule, Penalty) else None
+
+    def begin(self) -> Snapshot:
+        """The state before the first step."""
+        return Snapshot(self.start, np.zeros((0, 3)), np.zeros((0, 2)), 0.0)
+
+    def advance(self, state: Snapshot, count: int) -> Snapshot:
+        """The state after `count` more steps, or fewer where the run comes to an end."""
+        plan, step = self._plan, int(state.loop.step)
         sizes = np.ones(_BLOCK, np.int32)
         sizes[:count] = batch_sizes(plan.batch, step, step + count, plan.steps)
-        loop, log = _block(
+        loop, log = block(
             plan.rule,
             plan.measure,
-            trial,
-            loop,
-            train_key,
+            self.trial,
+            state.loop,
+            self._key,
             sizes,
             np.asarray(count, np.int32),
             np.asarray(max(plan.steps, 1), np.int32),
             np.asarray(plan.tolerance, np.float64),
-            chunk,
+            self._chunk,
             np.asarray(plan.keep is Keep.BEST_BATCH),
         )
-        return loop, np.asarray(log)[: int(loop.step) - step]
+        rows = np.concatenate([state.rows, np.asarray(log)[: int(loop.step) - step]])
+        return dataclasses.replace(state, loop=loop, rows=rows)
 
-    def look(loop: _Loop) -> tuple[_Loop, float]:
-        held_out = _held_out(trial, loop.params, sample, weight)
-        if plan.keep is Keep.HELD_OUT and held_out < loop.best_error:
+    def look(self, state: Snapshot) -> Snapshot:
+        """Note the held-out loss, and the best iterate where it is chosen by that."""
+        loop = state.loop
+        held_out = held_out_loss(self.trial, loop.params, self._sample, self._weight)
+        if self._plan.keep is Keep.HELD_OUT and held_out < loop.best_error:
             loop = dataclasses.replace(loop, best=loop.params, best_error=held_out)
-        return loop, float(held_out)
+        checks = np.concatenate([state.checks, [[int(loop.step), float(held_out)]]])
+        return dataclasses.replace(state, loop=loop, checks=checks)
 
+    def solution(self, state: Snapshot, status: Status, compile_seconds: float) -> Solution:
+        """What the run returns."""
+        plan, loop = self._plan, state.loop
+        unknown = not np.isfinite(loop.best_error)
+        last = plan.keep is Keep.LAST or status is Status.TOLERANCE or unknown
+        chosen = loop.params if last else loop.best
+        loss, gradient, truncated = state.rows.T
+        step, held_out = state.checks.T
+        return Solution(
+            problem=plan.problem,
+            trial=self.trial.with_network(eqx.combine(chosen, self._rest)),
+            measure=plan.measure,
+            status=status,
+            steps=len(state.rows),
+            history=History(loss, gradient, truncated, step.astype(int), held_out),
+            seconds=state.seconds,
+            compile_seconds=compile_seconds,
+            rule=plan.rule.name,
+            seed=plan.seed,
+            precision=plan.precision,
+        )
+
+
+def _run(
+    plan: Plan,
+    budget: float,
+    callback: Callable[[Progress], Any] | None,
+    folder: str | os.PathLike[str] | None,
+    progress: bool,
+) -> Solution:
     started = time.perf_counter()
-    status = None
-    logs, checks = [np.zeros((0, 3))], []
+    store = None if folder is None else Checkpoint(folder, plan.problem, plan.identity())
+    run = Run(plan)
+
+    def judge(state: Snapshot, callback: Callable[[Progress], Any] | None) -> Status | None:
+        step = int(state.loop.step)
+        loss = float(state.rows[-1, 0]) if step else float("nan")
+        bar.update(step, loss, state.seconds)
+        end = ENDS[int(state.loop.end)]
+        if end is not None:
+            return end
+        seen = Progress(step, loss, float(state.checks[-1, 1]), state.seconds)
+        if callback is not None and callback(seen):
+            return Status.STOPPED
+        if step >= plan.steps:
+            return Status.FINISHED
+        return Status.BUDGET if state.seconds >= budget else None
+
     with Bar(plan.steps, progress) as bar:
-        loop, _ = advance(loop, 0)  # compiles, and does nothing else
-        loop, held_out = look(loop)
-        checks.append((0, held_out))
-        compiled = time.perf_counter()
+        state = None if store is None else store.read(run.start)
+        fresh = state is None
+        if state is None:
+            state = run.begin()
+        if int(state.loop.step) < plan.steps:
+            run.advance(state, 0)  # compiles, and does nothing else
+        state = run.look(state) if fresh else state
+        before, compiled = state.seconds, time.perf_counter()
+        status = judge(state, None)
+        pace = float("inf")  # seconds a step
         try:
             while status is None:
-                step, seconds = int(loop.step), time.perf_counter() - compiled
-                loss = float(logs[-1][-1, 0]) if step else float("nan")
-                bar.update(step, loss, seconds)
-                seen = Progress(step, loss, held_out, seconds)
-                if step and callback is not None and callback(seen):
-                    status = Status.STOPPED
-                elif step >= plan.steps:
-                    status = Status.FINISHED
-                elif seconds >= budget:
-                    status = Status.BUDGET
-                else:
-                    loop, log = advance(loop, min(_BLOCK, plan.steps - step))
-                    logs.append(log)
-                    loop, held_out = look(loop)
-                    checks.append((int(loop.step), held_out))
-                    status = _ENDS[int(loop.end)]
+                step = int(state.loop.step)
+                count = min(_BLOCK - step % _BLOCK, plan.steps - step)
+                if store is not None:
+                    # Shorter, where a whole block would leave too long a gap between checkpoints.
+                    count = min(count, max(1, int(0.5 * _checkpoint.INTERVAL / pace)))
+                began = time.perf_counter()
+                moved = run.advance(state, count)
+                step = int(moved.loop.step)
+                now = time.perf_counter()
+                pace = (now - began) / count
+                moved = dataclasses.replace(moved, seconds=before + now - compiled)
+                whole = step % _BLOCK == 0 or step >= plan.steps or int(moved.loop.end) != 0
+                state = run.look(moved) if whole else moved
+                if whole:
+                    status = judge(state, callback)
+                if store is not None and store.due:
+                    store.write(state)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-    ended = time.perf_counter()
-
-    last = plan.keep is Keep.LAST or status is Status.TOLERANCE or not np.isfinite(loop.best_error)
-    chosen = loop.params if last else loop.best
-    rows = np.concatenate(logs)
-    checked = np.asarray(checks)
-    return Solution(
-        problem=plan.problem,
-        trial=trial.with_network(eqx.combine(chosen, rest)),
-        measure=plan.measure,
-        status=status,
-        steps=len(rows),
-        history=History(
-            rows[:, 0], rows[:, 1], rows[:, 2], checked[:, 0].astype(int), checked[:, 1]
-        ),
-        seconds=ended - compiled,
-        compile_seconds=compiled - started,
-        rule=plan.rule.name,
-        seed=plan.seed,
-        precision=plan.precision,
-    )
+        if store is not None:
+            store.write(state)
+    return run.solution(state, status, compiled - started)

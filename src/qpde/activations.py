@@ -133,6 +133,14 @@ def _derivative(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 tanh, sigmoid, softplus, sin, erf, gelu = Tanh(), Sigmoid(), Softplus(), Sin(), Erf(), Gelu()
+BY_NAME: dict[str, AbstractActivation] = {
+    "tanh": tanh,
+    "sigmoid": sigmoid,
+    "softplus": softplus,
+    "sin": sin,
+    "erf": erf,
+    "gelu": gelu,
+}
 
 
 def as_activation(thing: Any) -> AbstractActivation:

@@ -3,8 +3,9 @@
 import json
 import sys
 import traceback
+import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -19,17 +20,22 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command. Exit code 0, 1 (numerical failure), 2 (wrong use) or 130 (interrupted)."""
+    warnings.showwarning = _show_warning
     try:
         app(standalone_mode=True)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         if not _raised_by_qpde(error):
             raise
         _fail(error, 2)
 
 
-def _fail(message: Any, code: int) -> None:
+def _fail(message: Any, code: int) -> NoReturn:
     print(f"qpde: {message}", file=sys.stderr)
     sys.exit(code)
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    print(f"qpde: {message}", file=sys.stderr)
 
 
 def _raised_by_qpde(error: BaseException) -> bool:
@@ -38,29 +44,46 @@ def _raised_by_qpde(error: BaseException) -> bool:
     return bool(frames) and Path(frames[-1].filename).parent == Path(__file__).parent
 
 
+_Problem = Annotated[
+    str, typer.Argument(help="A name of `qpde zoo`, or my_problem.py:problem.", show_default=False)
+]
+_Dim = Annotated[int | None, typer.Option(help="Dimension (zoo problems).")]
+_Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="A problem's setting.")
+]
+_Preset = Annotated[str | None, typer.Option(help="Settings under a name: paper.")]
+_Steps = Annotated[int | None, typer.Option(help="Training steps.")]
+_Budget = Annotated[float | None, typer.Option(help="Stop after this many seconds of training.")]
+_Seed = Annotated[int, typer.Option(help="The same seed gives the same bits.")]
+_Precision = Annotated[str, typer.Option(help="float32 or float64.")]
+_Force = Annotated[bool, typer.Option("--force", help="Overwrite what is in --out.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
+_Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+
+
 @app.command()
 def solve(
-    problem: Annotated[str, typer.Argument(help="A name of `qpde zoo`, or my_problem.py:problem.")],
-    dim: Annotated[int | None, typer.Option(help="Dimension (zoo problems).")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="A problem's setting.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="Settings under a name: paper.")] = None,
+    problem: _Problem,
+    dim: _Dim = None,
+    settings: _Settings = None,
+    preset: _Preset = None,
     rule: Annotated[
         str | None, typer.Option(help="q-learning (default), deep-galerkin or penalty.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="Stop after this many seconds of training.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bits.")] = 0,
-    precision: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    steps: _Steps = None,
+    budget: _Budget = None,
+    seed: _Seed = 0,
+    precision: _Precision = "float32",
     out: Annotated[Path | None, typer.Option(help="Run folder to write.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a run in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")] = False,
+    force: _Force = False,
+    as_json: _Json = False,
+    quiet: _Quiet = False,
 ) -> None:
     """Solve a problem and print how well.
+
+    With --out the run is kept in a folder: its state while it trains (see `qpde resume`), then the
+    solution, the history and figures.
 
     \b
     Examples:
@@ -69,9 +92,8 @@ def solve(
       qpde solve my_problem.py:problem --out runs/mine
     """
     from ._spec import Spec, parse_settings
-    from ._status import Status
-    from ._store import open_run, report, write_run
-    from ._train import solve
+    from ._store import open_run, write_spec
+    from ._train import check_options
 
     spec = Spec(
         problem=problem,
@@ -86,12 +108,25 @@ def solve(
     )
     built = spec.build_problem()
     options = spec.build_options(built)
+    check_options(built, options)  # before a folder is touched
     if out is not None:
         open_run(out, force=force)
-    solution = solve(built, **options, progress=not quiet, throw=False)
+        write_spec(out, spec)
+    _train(spec, built, options, out, as_json, quiet)
+
+
+def _train(
+    spec: Any, problem: Any, options: dict[str, Any], out: Path | None, as_json: bool, quiet: bool
+) -> None:
+    """Solve, write the run folder, print."""
+    from ._status import Status
+    from ._store import report, write_run
+    from ._train import solve
+
+    solution = solve(problem, **options, checkpoint=out, progress=not quiet, throw=False)
     if out is not None:
         write_run(out, spec, solution)
-        _draw(out, solution)
+        _draw(solution, out, "png")
     if as_json:
         print(json.dumps(report(solution, run=out)))
     elif not quiet:
@@ -99,27 +134,231 @@ def solve(
         if out is not None:
             print(f"  written to            {out}")
     if not solution.status.successful:
-        print(f"qpde: {solution.status.value}", file=sys.stderr)
-        raise typer.Exit(130 if solution.status is Status.INTERRUPTED else 1)
+        interrupted = solution.status is Status.INTERRUPTED
+        cure = f" Go on with: qpde resume {out}" if interrupted and out is not None else ""
+        _fail(f"{solution.status.value}{cure}", 130 if interrupted else 1)
 
 
-def _draw(folder: Path, solution: Any) -> None:
+def _draw(solution: Any, folder: Path, form: str, names: list[str] | None = None) -> list[Path]:
+    """Write the figures that suit a solution."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     from . import plot
-    from ._domain import Interval
-    from ._round import Annulus, Ball
 
-    figures = {"history": plot.history}
-    if isinstance(solution.problem.domain, Ball | Annulus | Interval):
-        figures["radial"] = plot.radial
-    for name, draw in figures.items():
-        figure = draw(solution).figure
-        figure.savefig(folder / f"{name}.png", dpi=160)
+    suited = plot.suited(solution)
+    for name in names or []:
+        if name not in suited:
+            raise ValueError(
+                f"No figure {name!r} suits this solution. It has: {', '.join(suited)}."
+            )
+    written = []
+    for name in names or suited:
+        figure = _figure(suited[name](solution))
+        written.append(folder / f"{name}.{form}")
+        figure.savefig(written[-1], dpi=160)
         plt.close(figure)
+    return written
+
+
+def _figure(axes: Any) -> Any:
+    import numpy as np
+
+    return np.ravel(np.asarray(axes, dtype=object))[0].figure
+
+
+@app.command()
+def resume(
+    run: _Run,
+    budget: _Budget = None,
+    as_json: _Json = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Go on with a run that was killed, interrupted or used up its budget.
+
+    The end is the same, bit for bit, as without the interruption. The budget counts the seconds of the
+    whole run.
+
+    \b
+    Example:
+      qpde resume runs/mine
+    """
+    import dataclasses
+
+    from ._store import read_spec
+
+    spec, result = read_spec(run)
+    if result is not None and result["status"] == "finished":
+        print(f"qpde: {run} is finished; nothing to do.", file=sys.stderr)
+        if as_json:
+            print(json.dumps(result))
+        return
+    if budget is not None:
+        spec = dataclasses.replace(spec, budget=budget)
+    elif result is not None and result["status"] == "budget":
+        spec = dataclasses.replace(spec, budget=None)
+    problem = spec.build_problem()
+    _train(spec, problem, spec.build_options(problem), run, as_json, quiet)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a solution file.")],
+    points: Annotated[
+        Path, typer.Argument(help="CSV (one point a row, a header line is allowed) or NPY.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or NPY file to write; standard output otherwise.")
+    ] = None,
+    gradient: Annotated[
+        bool, typer.Option("--gradient", help="Also du/dx_1, ... du/dx_d.")
+    ] = False,
+    force: _Force = False,
+) -> None:
+    """Values of a solution at given points, one row each.
+
+    \b
+    Examples:
+      qpde evaluate runs/mine points.csv
+      qpde evaluate runs/mine points.npy --gradient --out values.npy
+    """
+    import numpy as np
+
+    from ._store import load
+    from ._table import read_points, write_table
+
+    solution = load(run)
+    x = read_points(points)
+    if out is not None and out.exists() and not force:
+        raise ValueError(f"{out} exists. Choose another name or add --force.")
+    columns = {"value": solution(x)}
+    if gradient:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # points outside were named with the values
+            slopes = solution.grad(x)
+        columns |= {f"du_dx{i + 1}": slope for i, slope in enumerate(np.transpose(slopes))}
+    write_table(columns, out)
+
+
+@app.command()
+def compare(
+    problem: _Problem,
+    dim: _Dim = None,
+    settings: _Settings = None,
+    preset: _Preset = None,
+    rules: Annotated[
+        str, typer.Option(help="Rules with commas between.")
+    ] = "q-learning,deep-galerkin,penalty",
+    steps: _Steps = None,
+    budget: _Budget = None,
+    seed: _Seed = 0,
+    precision: _Precision = "float32",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for compare.json, compare.csv and compare.png.")
+    ] = None,
+    force: _Force = False,
+    as_json: _Json = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Train several rules on the same problem and print them side by side.
+
+    \b
+    Examples:
+      qpde compare survival --dim 20 --steps 2000
+      qpde compare annulus --rules q-learning,deep-galerkin --out runs/compare
+    """
+    from ._spec import Spec, parse_settings
+    from ._store import open_comparison, report, write_comparison
+    from ._train import check_options, solve
+
+    specs = [
+        Spec(
+            problem=problem,
+            dim=dim,
+            settings=parse_settings(settings or []),
+            preset=preset,
+            rule=rule.strip(),
+            steps=steps,
+            budget=budget,
+            seed=seed,
+            precision=precision,
+        )
+        for rule in rules.split(",")
+    ]
+    built = specs[0].build_problem()
+    options = [spec.build_options(built) for spec in specs]
+    for option in options:
+        check_options(built, option)
+    if out is not None:
+        open_comparison(out, force=force)
+    solutions = [solve(built, **option, progress=not quiet, throw=False) for option in options]
+    reports = [report(solution) for solution in solutions]
+    result = {"problem": built.name, "dim": built.dim, "seed": seed, "rules": reports}
+    if out is not None:
+        write_comparison(out, result)
+        _draw_comparison(solutions, out)
+    if as_json:
+        print(json.dumps(result))
+    elif not quiet:
+        print(_side_by_side(reports))
+    failed = [solution for solution in solutions if not solution.status.successful]
+    if failed:
+        interrupted = any(r["status"] == "interrupted" for r in reports)
+        _fail(f"{failed[0].rule}: {failed[0].status.value}", 130 if interrupted else 1)
+
+
+def _draw_comparison(solutions: list[Any], folder: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+    from . import plot
+
+    _figure(plot.compare(solutions)).savefig(folder / "compare.png", dpi=160)
+
+
+def _side_by_side(reports: list[dict[str, Any]]) -> str:
+    """A table with a row for each rule."""
+    columns = ("loss", "relative_l2_error", "skill", "seconds", "compile_seconds")
+
+    def cell(value: Any) -> str:
+        return "-" if value is None else f"{value:.3g}"
+
+    lines = [f"{'rule':<14}" + "".join(f"{name:>19}" for name in (*columns, "status"))]
+    for row in reports:
+        cells = "".join(f"{cell(row[name]):>19}" for name in columns)
+        lines.append(f"{row['rule']:<14}{cells}{row['status']:>19}")
+    return "\n".join(lines)
+
+
+@app.command()
+def plot(
+    run: _Run,
+    only: Annotated[
+        str | None, typer.Option(help="Figures with commas between; all that suit otherwise.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
+    out: Annotated[Path | None, typer.Option(help="Folder; the run folder otherwise.")] = None,
+) -> None:
+    """Draw a run: history, radial profile, profile, slice, scatter.
+
+    \b
+    Examples:
+      qpde plot runs/demo
+      qpde plot runs/demo --only slice,scatter --format pdf --out figures
+    """
+    from ._store import load, make_folder
+
+    if form not in ("png", "svg", "pdf"):
+        raise ValueError(f"--format is png, svg or pdf, got {form!r}.")
+    solution = load(run)
+    folder = out or (run if run.is_dir() else run.parent)
+    make_folder(folder)
+    names = None if only is None else [name.strip() for name in only.split(",")]
+    for path in _draw(solution, folder, form, names):
+        print(path)
 
 
 @app.command()

@@ -1,8 +1,11 @@
 """Problems with known answers."""
 
+import functools
+import inspect
+import json
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,6 +18,22 @@ from ._jet import Jet
 from ._lift import lift
 from ._problem import Problem
 from ._round import Annulus, Ball, Ellipsoid
+
+
+def _recorded(build: Callable[..., Problem]) -> Callable[..., Problem]:
+    """Note in a problem how it was built, so that a file can build it again."""
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def recorded(*args: Any, **options: Any) -> Problem:
+        problem = build(*args, **options)
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        settings = {name: np.asarray(value).tolist() for name, value in bound.arguments.items()}
+        recipe = {"problem": build.__name__, "dim": settings.pop("dim"), "settings": settings}
+        return problem.with_recipe(json.dumps(recipe))
+
+    return recorded
 
 
 class _SurvivalEquation(eqx.Module):
@@ -54,6 +73,7 @@ class _SurvivalSolution(eqx.Module):
         return (1.0 - s) * jnp.polyval(jnp.asarray(self.tails)[::-1], s)
 
 
+@_recorded
 def survival(dim: int = 20, *, discount: float = 0.2) -> Problem:
     """Discounted survival time of Brownian motion in the unit ball, the paper's test problem.
 
@@ -82,6 +102,7 @@ def _sines(x: Float[Array, " d"]) -> Float[Array, ""]:
     return jnp.prod(jnp.sin(math.pi * x))
 
 
+@_recorded
 def poisson_sine(dim: int = 5) -> Problem:
     """Poisson's equation on the unit box with a product of sines.
 
@@ -117,6 +138,7 @@ class _EllipsoidSolution(eqx.Module):
         return (1.0 - jnp.sum((x / self.axes) ** 2)) * jnp.exp(jnp.dot(self.k, x))
 
 
+@_recorded
 def ellipsoid(dim: int = 3) -> Problem:
     """A non-radial problem on an ellipsoid with semi-axes from 1/2 to 2.
 
@@ -159,6 +181,7 @@ class _DipoleData(eqx.Module):
         return x[0] * (1.0 - 2.0**-x.size) * (jnp.sum(x * x) - 1.0) / 3.0
 
 
+@_recorded
 def annulus(dim: int = 3) -> Problem:
     """Laplace's equation between two spheres, with data that depend on the direction.
 
@@ -199,6 +222,7 @@ class _DriftSolution(eqx.Module):
         return (1.0 - jnp.sum(y * y)) * jnp.cos(jnp.dot(self.k, x))
 
 
+@_recorded
 def drift(dim: int = 10) -> Problem:
     """An Ornstein-Uhlenbeck process, killed at rate 1/2, in a ball off the centre of its drift.
 
@@ -234,6 +258,7 @@ class _CubicEquation(eqx.Module):
         return u.laplacian - u.value**3 + (1.0 + wave) ** 3 + jnp.sum(self.k**2) * wave
 
 
+@_recorded
 def semilinear(dim: int = 10) -> Problem:
     """A semilinear equation with non-zero boundary data, extended from boundary values only.
 

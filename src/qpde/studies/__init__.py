@@ -1,0 +1,1 @@
+"""Studies: what the method costs and how well it does, measured against others."""

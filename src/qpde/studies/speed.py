@@ -1,0 +1,338 @@
+"""What a training step costs, beside other codes: all rows measured in one run, in turn.
+
+The problem is the paper's survival problem. A row is a function that does steps; rows of a case are timed
+one after the other, round after round, and a ratio is the median over rounds of ratios within a round,
+so that a machine that slows down for a while slows both sides.
+"""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .. import activations, presets, zoo
+from .._field import AbstractField
+from .._form import AbstractForm, Identity
+from .._network import MLP, Shallow, ShallowField
+from .._rule import AbstractRule, DeepGalerkin, QLearning
+from .._train import Run, make_plan, solve
+from . import _peers
+
+_DISCOUNT = 0.2
+# A sample lasts at least this many seconds, so that the clock and the call do not count.
+_SAMPLE = 0.15
+
+
+class Case(NamedTuple):
+    """Dimension, hidden units, points a step."""
+
+    dim: int
+    width: int
+    points: int
+
+
+CASES = {"d1": Case(1, 64, 1_500), "d20": Case(20, 256, 6_000), "d100": Case(100, 256, 2_000)}
+SCALING = {f"d{dim}": Case(dim, 256, 256) for dim in (10, 100, 1_000, 10_000)}
+
+Stepper = Callable[[int], None]
+
+# The names of rows, and what they are in the tables.
+ROWS = {
+    "q": "qpde, Q-learning",
+    "dgm": "qpde, deep Galerkin",
+    "hessian": "qpde, Q-learning with trace(jax.hessian)",
+    "limit": "unavoidable work alone",
+    "authors": "authors' way (PyTorch), Q-learning",
+    "authors_dgm": "authors' way (PyTorch), deep Galerkin",
+    "deepxde": "DeepXDE (PyTorch)",
+}
+
+
+class _ByHessian(AbstractField):
+    """A network whose Laplacian is the trace of `jax.hessian`, as a control."""
+
+    inner: ShallowField
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.inner.value(x)
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.inner.grad(x)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return form.contract(self.hessian(x))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jax.hessian(self.inner.value)(x)
+
+
+def _network(width: int) -> Shallow:
+    return Shallow(width, activation=activations.sigmoid, beta=0.99, scale=1.0, normalise=False)
+
+
+def ours(case: Case, rule: AbstractRule, *, by_hessian: bool = False) -> Stepper:
+    """Steps of ours, through the same compiled block as `solve`."""
+    problem = zoo.survival(case.dim, discount=_DISCOUNT)
+    network: Any = _network(case.width)
+    if by_hessian:
+        network = _ByHessian(network.build(problem.domain, key=jr.key(0)))
+    plan = make_plan(problem, network=network, rule=rule, batch=case.points, steps=10**6)
+    run = Run(plan)
+    state = run.begin()
+
+    def steps(count: int) -> None:
+        nonlocal state
+        while count > 0:
+            part = min(count, 100)
+            state = run.advance(state, part)
+            count -= part
+
+    return steps
+
+
+@eqx.filter_jit
+def _unavoidable(
+    domain: Any, w: Array, key: PRNGKeyArray, count: Any, chunk: int, parts: int
+) -> Array:
+    """`count` times: points, a product with the weights, an activation, a product back."""
+
+    def part(i: Any, total: Array) -> Array:
+        x = domain.sample(jr.fold_in(key, i), chunk)
+        return total + jax.nn.sigmoid(x @ w.T).T @ x
+
+    return jax.lax.fori_loop(0, count * parts, part, jnp.zeros_like(w))
+
+
+def limit(case: Case) -> Stepper:
+    """The work that no step of this method can do without, in micro-batches of the same size."""
+    domain = zoo.survival(case.dim).domain
+    w = jr.normal(jr.key(0), (case.width, case.dim))
+    parts = max(1, round(case.points / 1_000))
+    chunk = -(-case.points // parts)
+
+    def steps(count: int) -> None:
+        jax.block_until_ready(
+            _unavoidable(domain, w, jr.key(1), np.asarray(count, np.int32), chunk, parts)
+        )
+
+    return steps
+
+
+def _one_by_one(step: Callable[[], None]) -> Stepper:
+    def steps(count: int) -> None:
+        for _ in range(count):
+            step()
+
+    return steps
+
+
+def steppers(case: Case, *, peers: bool) -> dict[str, Callable[[], Stepper]]:
+    """The rows of a case, each still to be made."""
+    dim, width, points = case
+    shared: dict[str, Any] = {"discount": _DISCOUNT, "seed": 0}
+    rows: dict[str, Callable[[], Stepper]] = {
+        "q": lambda: ours(case, QLearning()),
+        "dgm": lambda: ours(case, DeepGalerkin()),
+        "hessian": lambda: ours(case, QLearning(), by_hessian=True),
+        "limit": lambda: limit(case),
+    }
+    if peers:
+        rows |= {
+            "authors": lambda: _one_by_one(_peers.authors(dim, width, points, dgm=False, **shared)),
+            "authors_dgm": lambda: _one_by_one(
+                _peers.authors(dim, width, points, dgm=True, **shared)
+            ),
+            "deepxde": lambda: _one_by_one(_peers.deepxde(dim, width, points, **shared)),
+        }
+    return rows
+
+
+class Timing(NamedTuple):
+    """Seconds before the first step was done, and seconds a step in every round."""
+
+    first: float
+    rounds: list[float]
+
+    @property
+    def median(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.rounds)
+
+
+def measure(
+    rows: dict[str, Callable[[], Stepper]], repeats: int, note: Callable[[str], None]
+) -> dict[str, Timing]:
+    """Time rows in turn, `repeats` rounds."""
+    made, counts, first = {}, {}, {}
+    for name, make in rows.items():
+        note(f"{name}: compiling")
+        began = time.perf_counter()
+        made[name] = make()
+        made[name](1)
+        first[name] = time.perf_counter() - began
+        made[name](2)  # caches and allocators have settled
+        began = time.perf_counter()
+        made[name](2)
+        pace = (time.perf_counter() - began) / 2
+        counts[name] = int(np.clip(_SAMPLE / pace, 1, 1_000))
+    rounds: dict[str, list[float]] = {name: [] for name in rows}
+    for repeat in range(repeats):
+        note(f"round {repeat + 1} of {repeats}")
+        for name, steps in made.items():
+            began = time.perf_counter()
+            steps(counts[name])
+            rounds[name].append((time.perf_counter() - began) / counts[name])
+    return {name: Timing(first[name], rounds[name]) for name in rows}
+
+
+def ratio(above: Timing, below: Timing) -> float:
+    """The median over rounds of the ratio within a round."""
+    return statistics.median(a / b for a, b in zip(above.rounds, below.rounds, strict=True))
+
+
+@eqx.filter_jit
+def _laplacians(field: AbstractField, points: Array, closed: bool) -> Array:
+    def one(x: Array) -> Array:
+        return field.trace(x, Identity()) if closed else jnp.trace(jax.hessian(field.value)(x))
+
+    return jax.vmap(one)(points)
+
+
+def deep(dim: int, *, closed: bool) -> Stepper:
+    """Laplacians of a 2 x 256 tanh network at 500 points, by our engine or by `jax.hessian`."""
+    domain = zoo.survival(dim).domain
+    field = MLP([256, 256]).build(domain, key=jr.key(0))
+    points = domain.sample(jr.key(1), 500)
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            jax.block_until_ready(_laplacians(field, points, closed))
+
+    return steps
+
+
+# In a process of its own: what a step of 10,000 points adds to the memory of the idle program.
+_MEMORY = """
+import resource, sys
+from qpde.studies import speed
+from qpde import QLearning
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+steps = speed.ours(speed.Case(20, 256, 10_000), QLearning())
+idle = peak()
+steps(20)
+print(peak() - idle)
+"""
+
+
+def memory() -> float:
+    """Megabytes at the peak of compiling and running a step (d=20, N=256, M=10,000) above idle."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MEMORY], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def study(
+    *, repeats: int = 9, peers: bool = True, note: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
+    """The whole benchmark as one dictionary of plain values."""
+    versions = {name: importlib.metadata.version(name) for name in ("qpde", "jax", "jaxlib")}
+    if peers:
+        versions |= _peers.versions()
+    note("start-up")
+    started = solve(
+        zoo.survival(20), **presets.paper(zoo.survival(20)) | {"steps": 200}, progress=False
+    )
+    timings: dict[str, dict[str, Timing]] = {}
+    for name, case in CASES.items():
+        rows = steppers(case, peers=peers)
+        timings[name] = measure(rows, repeats, lambda text, name=name: note(f"{name}, {text}"))
+    scaling = measure(
+        {name: lambda case=case: ours(case, QLearning()) for name, case in SCALING.items()},
+        repeats,
+        lambda text: note(f"dimension, {text}"),
+    )
+    deeps = measure(
+        {
+            f"{kind}_d{dim}": lambda dim=dim, closed=closed: deep(dim, closed=closed)
+            for dim in (20, 100)
+            for kind, closed in (("engine", True), ("hessian", False))
+        },
+        repeats,
+        lambda text: note(f"deep network, {text}"),
+    )
+    note("memory")
+    twenty = timings["d20"]
+    ratios = {
+        "dgm_over_q_d20": ratio(twenty["dgm"], twenty["q"]),
+        "hessian_over_q_d20": ratio(twenty["hessian"], twenty["q"]),
+        "limit_over_q_d20": ratio(twenty["limit"], twenty["q"]),
+        "d10000_over_d1000": ratio(scaling["d10000"], scaling["d1000"]),
+        "mlp_hessian_over_engine_d20": ratio(deeps["hessian_d20"], deeps["engine_d20"]),
+        "mlp_hessian_over_engine_d100": ratio(deeps["hessian_d100"], deeps["engine_d100"]),
+    }
+    if peers:
+        ratios |= {
+            "authors_over_q_d20": ratio(twenty["authors"], twenty["q"]),
+            "deepxde_over_q_d20": ratio(twenty["deepxde"], twenty["q"]),
+            "deepxde_over_dgm_d20": ratio(twenty["deepxde"], twenty["dgm"]),
+            "authors_dgm_over_q_d20": ratio(twenty["authors_dgm"], twenty["authors"]),
+            "authors_over_q_d1": ratio(timings["d1"]["authors"], timings["d1"]["q"]),
+        }
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": _machine(),
+        "versions": versions,
+        "repeats": repeats,
+        "ratios": ratios,
+        "rows": [
+            _row(name, CASES[name], row, timing)
+            for name, rows in timings.items()
+            for row, timing in rows.items()
+        ],
+        "scaling": [_row(name, SCALING[name], "q", timing) for name, timing in scaling.items()],
+        "deep": {name: 1e3 * timing.median for name, timing in deeps.items()},
+        "startup_seconds": started.compile_seconds,
+        "memory_mb": memory(),
+    }
+
+
+def _row(name: str, case: Case, row: str, timing: Timing) -> dict[str, Any]:
+    return {
+        "case": name,
+        **case._asdict(),
+        "row": row,
+        "milliseconds": 1e3 * timing.median,
+        "fastest": 1e3 * min(timing.rounds),
+        "slowest": 1e3 * max(timing.rounds),
+        "first_seconds": timing.first,
+    }
+
+
+def _machine() -> dict[str, Any]:
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }

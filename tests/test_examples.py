@@ -1,0 +1,33 @@
+"""The examples run, and give the numbers they promise at reduced size."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+# Steps, and a bound on the relative L2 error of about 2.5 times what these steps gave.
+SIZES = {
+    "exit_time_with_drift": (500, 4e-2),
+    "poisson_on_a_box": (500, 2.2e-3),
+    "semilinear": (200, 2.5e-3),
+}
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_example(name, capsys):
+    steps, bound = SIZES[name]
+    error = load(name).main(steps=steps)
+    assert 0 < error < bound
+    assert f"relative L2 error  {error:.2e}" in capsys.readouterr().out
+
+
+def test_every_example_is_tested():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SIZES)
