@@ -53,7 +53,7 @@ def main(steps: int = 5_000, out: str | None = None) -> float:
     ball = qpde.Ball(DIM)
     # In ten dimensions uniform points hardly ever fall near the centre, where the question is asked;
     # the law of radius U^(1/3) does.
-    law = qpde.Radial(ball, 3)
+    law = qpde.Radial(ball, 3.0)
     solution = qpde.solve(problem(ball), measure=law, steps=steps, progress=False)
     points = np.asarray(ball.sample(jax.random.key(1), 20_000))
     exact = reference(np.linalg.norm(points, axis=1))

@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from qpde import cli
+from qpde import cli, load
 
 KEYS = [
     "problem", "dim", "rule", "steps", "seed", "status", "loss", "best_batch_loss", "seconds",
@@ -53,7 +54,10 @@ def test_run_folder(monkeypatch, capsys, tmp_path):
     assert {"history.png", "radial.png"} <= {p.name for p in (tmp_path / "run").iterdir()}
     code, _, err = qpde(monkeypatch, capsys, *words, "--out", tmp_path / "run")
     assert code == 2
-    assert "already holds a run. Choose another folder or add --force" in err
+    assert (
+        "already holds a run. Choose another folder, add --force to replace it, or go on with: qpde"
+        in err
+    )
     code, _, _ = qpde(monkeypatch, capsys, *words, "--out", tmp_path / "run", "--force", "--quiet")
     assert code == 0
 
@@ -130,3 +134,200 @@ def test_silent_where_there_is_no_terminal():
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert list(json.loads(done.stdout)) == KEYS
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of a problem in the unit disc, by the command itself."""
+    folder = tmp_path_factory.mktemp("runs") / "disc"
+    words = ["solve", "survival", "--dim", "2", "--steps", "100", "--out", str(folder), "--quiet"]
+    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    return folder
+
+
+def test_evaluate_reads_and_writes_csv_and_npy(monkeypatch, capsys, tmp_path, run):
+    x = np.array([[0.1, 0.2], [-0.5, 0.25], [0.0, 0.0]])
+    solution = load(run)
+    (tmp_path / "p.csv").write_text("x,y\n" + "\n".join(f"{a!r},{b!r}" for a, b in x.tolist()))
+    np.save(tmp_path / "p.npy", x)
+    code, out, err = qpde(monkeypatch, capsys, "evaluate", run, tmp_path / "p.csv")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "value"
+    assert np.array_equal(np.array(lines[1:], np.float32), solution(x))
+    words = ("evaluate", run, tmp_path / "p.npy", "--gradient", "--out")
+    for name in ("v.npy", "v.csv"):
+        assert qpde(monkeypatch, capsys, *words, tmp_path / name)[:2] == (0, "")
+    expected = np.column_stack([solution(x), solution.grad(x)])
+    assert np.array_equal(np.load(tmp_path / "v.npy"), expected)
+    table = np.loadtxt(tmp_path / "v.csv", delimiter=",", skiprows=1, dtype=np.float32)
+    assert np.array_equal(table, expected)
+    code, _, err = qpde(monkeypatch, capsys, *words, tmp_path / "v.csv")
+    assert (code, err) == (
+        2,
+        f"qpde: {tmp_path / 'v.csv'} exists. Choose another name or add --force.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "0.1,0.2,0.3\n", "have shape (2,) or (n, 2), got (1, 3)"),
+        ("b.csv", "0.1,nan\n0.1,0.2\n", "1 of the points contain NaN"),
+        ("c.csv", "x,y\n", "holds no points"),
+        ("d.csv", "0.1,0.2\n0.3\n", "line 2: 1 columns where the first point has 2"),
+        ("e.csv", "0.1,0.2\n0.3,abc\n", "line 2: not a row of numbers: 0.3,abc"),
+        ("f.csv", b"\xff\xfe\x00", "is not a text file"),
+        ("g.npy", b"not an array", "is damaged or not an NPY file"),
+        ("h.txt", "0.1,0.2\n", "Points come as .csv or .npy, got h.txt"),
+        ("i.csv", None, "There is no file"),
+    ],
+)
+def test_points_that_cannot_be_used(monkeypatch, capsys, tmp_path, run, name, content, message):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    code, out, err = qpde(monkeypatch, capsys, "evaluate", run, path)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_points_outside_are_counted_and_still_evaluated(monkeypatch, capsys, tmp_path, run):
+    (tmp_path / "p.csv").write_text("0.1,0.2\n0.9,0.9\n2,0\n")
+    code, out, err = qpde(monkeypatch, capsys, "evaluate", run, tmp_path / "p.csv", "--gradient")
+    assert code == 0
+    assert err == "qpde: 2 of 3 points lie outside Ball(2); the values there mean nothing.\n"
+    assert len(out.splitlines()) == 4
+
+
+def test_files_that_are_no_solution(monkeypatch, capsys, tmp_path, run):
+    points = tmp_path / "p.csv"
+    points.write_text("0.1,0.2\n")
+    data = (run / "solution.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(data[: len(data) // 2])
+    for path, message in [
+        (tmp_path / "cut.safetensors", "is damaged, cut short or not a safetensors file"),
+        (points, "is damaged, cut short or not a safetensors file"),
+        (tmp_path / "none", "There is no file"),
+        (tmp_path, "There is no file"),
+        (run / "checkpoint.safetensors", "is a qpde checkpoint, not a solution"),
+    ]:
+        code, out, err = qpde(monkeypatch, capsys, "evaluate", path, points)
+        assert (code, out) == (2, "")
+        assert message in err
+
+
+def test_plot_writes_the_figures_that_suit(monkeypatch, capsys, tmp_path, run):
+    code, out, _ = qpde(
+        monkeypatch, capsys, "plot", run, "--format", "svg", "--out", tmp_path / "figures"
+    )
+    assert code == 0
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"history.svg", "radial.svg", "slice.svg", "scatter.svg"} <= names
+    assert sorted(out.split()) == sorted(str(tmp_path / "figures" / name) for name in names)
+    code, _, err = qpde(monkeypatch, capsys, "plot", run, "--only", "histogram")
+    assert code == 2
+    assert "No figure 'histogram' suits this solution. It has: history" in err
+    code, _, err = qpde(monkeypatch, capsys, "plot", run, "--format", "bmp")
+    assert (code, err) == (2, "qpde: --format is png, svg or pdf, got 'bmp'.\n")
+
+
+def test_compare_puts_rules_side_by_side(monkeypatch, capsys, tmp_path):
+    words = ("compare", "survival", "--dim", 2, "--steps", 20, "--out", tmp_path / "c")
+    code, out, _ = qpde(monkeypatch, capsys, *words, "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert [row["rule"] for row in result["rules"]] == ["q-learning", "deep-galerkin", "penalty"]
+    assert all(list(row) == KEYS for row in result["rules"])
+    assert json.loads((tmp_path / "c" / "compare.json").read_text()) == result
+    assert (tmp_path / "c" / "compare.csv").read_text().count("\n") == 4
+    assert (tmp_path / "c" / "compare.png").read_bytes()[:4] == b"\x89PNG"
+    code, _, err = qpde(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "already holds a comparison. Choose another folder or add --force" in err
+    code, _, err = qpde(monkeypatch, capsys, "compare", "survival", "--rules", "q-learning,dgm")
+    assert code == 2
+    assert "There is no rule named 'dgm'" in err
+
+
+def test_a_folder_that_cannot_be_written(monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    words = ("solve", "survival", "--dim", 1, "--steps", 10)
+    code, _, err = qpde(monkeypatch, capsys, *words, "--out", tmp_path / "file" / "run")
+    assert (code, err) == (
+        2,
+        f"qpde: Cannot write to {tmp_path / 'file' / 'run'}: Not a directory.\n",
+    )
+
+
+def test_a_full_disk_keeps_what_was_there(monkeypatch, capsys, tmp_path):
+    """The disk fills up after the first checkpoint: that one stays, and resume goes on from it."""
+    run, real, writes = tmp_path / "run", os.fsync, []
+
+    def fsync(handle):
+        writes.append(handle)
+        if len(writes) > 2:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    words = ("solve", "survival", "--dim", 1, "--steps", 150, "--quiet")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        code, out, err = qpde(patch, capsys, *words, "--out", run)
+    assert (code, out) == (2, "")
+    path = run / "checkpoint.safetensors"
+    assert err == f"qpde: Cannot write {path}: No space left on device.\n"
+    assert sorted(p.name for p in run.iterdir()) == ["checkpoint.safetensors", "run.json"]
+    assert qpde(monkeypatch, capsys, "resume", run, "--quiet")[0] == 0
+    resumed = load(run)
+    assert qpde(monkeypatch, capsys, *words, "--out", tmp_path / "whole")[0] == 0
+    x = np.linspace(-0.9, 0.9, 7)[:, None]
+    assert np.array_equal(resumed(x), load(tmp_path / "whole")(x))
+
+
+def test_a_wrong_option_does_not_touch_an_old_run(monkeypatch, capsys, run):
+    before = sorted((p.name, p.stat().st_mtime_ns) for p in run.iterdir())
+    words = ("solve", "survival", "--dim", 2, "--out", run, "--force", "--steps", -1)
+    assert qpde(monkeypatch, capsys, *words)[0] == 2
+    assert sorted((p.name, p.stat().st_mtime_ns) for p in run.iterdir()) == before
+
+
+def test_resume_says_what_it_cannot_do(monkeypatch, capsys, tmp_path, run):
+    code, out, err = qpde(monkeypatch, capsys, "resume", run, "--json")
+    assert (code, err) == (0, f"qpde: {run} is finished; nothing to do.\n")
+    assert json.loads(out)["status"] == "finished"
+    code, _, err = qpde(monkeypatch, capsys, "resume", tmp_path)
+    assert (code, err) == (2, f"qpde: {tmp_path} is not a run folder: it has no run.json.\n")
+    (tmp_path / "run.json").write_text("{")
+    code, _, err = qpde(monkeypatch, capsys, "resume", tmp_path)
+    assert code == 2
+    assert "is damaged or not ours" in err
+
+
+OWN = {
+    "vector": ("lambda x, u: u.grad", "The equation must return a scalar of shape (), got (2,)"),
+    "missing": ("lambda x, u: u.third", "A jet has no 'third'. An equation can ask for u.value"),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_wrong_equations_in_a_file(monkeypatch, capsys, tmp_path, name):
+    equation, message = OWN[name]
+    file = tmp_path / "mine.py"
+    file.write_text(f"import qpde\nproblem = qpde.Problem(qpde.Ball(2), {equation})\n")
+    code, _, err = qpde(monkeypatch, capsys, "solve", f"{file}:problem")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_boundary_function_of_the_wrong_shape(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import qpde\nproblem = qpde.Problem(\n"
+        "    qpde.Ball(2), lambda x, u: u.laplacian, boundary=lambda x: x\n)\n"
+    )
+    code, _, err = qpde(monkeypatch, capsys, "solve", f"{file}:problem")
+    assert code == 2
+    assert "The boundary function must return a scalar of shape (), got (2,)" in err

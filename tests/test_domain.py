@@ -143,7 +143,7 @@ def test_eta_of_an_annulus_is_an_exit_time(dim, outer):
         unit = jnp.full(dim, 1 / math.sqrt(dim))
 
         def along(function, r):
-            return np.asarray(jax.vmap(function)(r[:, None] * unit[None]))
+            return np.asarray(jax.jit(jax.vmap(function))(r[:, None] * unit[None]))
 
         # Dense near the inner sphere, where the layer is.
         r = 1 + (outer - 1) * jnp.linspace(0, 1, 20_001) ** 3

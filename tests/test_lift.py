@@ -18,9 +18,14 @@ CACHE = {}
 
 
 def lifted(domain):
-    """The extension of `wavy`, made once a domain."""
+    """The extension of `wavy`, which is not a number off the boundary; made once a domain."""
+
+    def only_on_the_boundary(x):
+        near = jnp.abs(domain.distance(x)) < (1e-9 if x.dtype == jnp.float64 else 1e-5)
+        return jnp.where(near, wavy(x), jnp.nan)
+
     if repr(domain) not in CACHE:
-        CACHE[repr(domain)] = lift(wavy, domain)
+        CACHE[repr(domain)] = lift(only_on_the_boundary, domain)
     return CACHE[repr(domain)]
 
 
@@ -39,12 +44,7 @@ DOMAINS = [
 @pytest.mark.parametrize("domain", DOMAINS, ids=repr)
 def test_boundary_values_are_exact_and_inside_is_never_read(domain):
     with jax.enable_x64(True):
-
-        def only_on_the_boundary(x):
-            near = jnp.abs(domain.distance(x)) < 1e-9
-            return jnp.where(near, wavy(x), jnp.nan)
-
-        field = lift(only_on_the_boundary, domain)
+        field = lifted(domain)
         edge = domain.sample_boundary(jr.key(5), 300)
         value = jax.jit(jax.vmap(field.value))
         np.testing.assert_allclose(value(edge), jax.vmap(wavy)(edge), atol=1e-10)
@@ -55,7 +55,7 @@ def test_boundary_values_are_exact_and_inside_is_never_read(domain):
         assert np.abs(values).max() < 5 * scale
 
 
-@pytest.mark.parametrize("domain", [*DOMAINS[:4], *DOMAINS[5:7]], ids=repr)
+@pytest.mark.parametrize("domain", [*DOMAINS[:4], DOMAINS[6]], ids=repr)
 def test_derivatives_agree_with_plain_autodiff_of_the_value(domain):
     with jax.enable_x64(True):
         field, d = lifted(domain), domain.dim
@@ -87,31 +87,40 @@ def test_second_derivatives_are_bounded_up_to_the_centre(domain):
         np.testing.assert_allclose(sizes[:-1] / sizes[1:], 100.0, rtol=1e-3)
 
 
-def near_corners(rng, d, codim, size):
-    """400 points of the unit cube whose distance to `codim` faces is `size` or, in part, far less."""
+def near_corners(d, codim, size):
+    """400 points of the unit cube at a distance of `size / 10` to `size` from `codim` faces."""
+    rng = np.random.default_rng(codim)
     x = rng.uniform(size=(400, d))
     axes = np.argsort(rng.uniform(size=x.shape), axis=1)[:, :codim]
-    s = size * 10.0 ** (-2.0 * rng.uniform(size=axes.shape) * (rng.uniform(size=(400, 1)) < 0.5))
+    s = size * 10.0 ** -rng.uniform(size=axes.shape)
     np.put_along_axis(x, axes, np.where(rng.uniform(size=s.shape) < 0.5, s, 1.0 - s), axis=1)
     return x
 
 
-@pytest.mark.parametrize("d", [2, 3, 5, 10])
-def test_second_derivatives_in_a_box_are_bounded_up_to_edges_and_corners(d):
+@pytest.mark.parametrize("domain", [*DOMAINS[5:], Box(0.0, 1.0, dim=5)], ids=repr)
+def test_second_derivatives_in_a_box_are_bounded_up_to_edges_and_corners(domain):
     """Refinement towards faces, edges and corners: the largest |Lap f| of 400 points does not grow.
 
-    A singularity 1/distance would multiply it by 1,000, a discontinuity of the gradient by more.
+    A singularity 1/distance would multiply it by 1,000. It stays near that of `wavy` itself.
     """
     with jax.enable_x64(True):
-        field = lift(wavy, Box(0.0, 1.0, dim=d))
-        rng = np.random.default_rng(d)
+        field, d = lifted(domain), domain.dim
         codims = sorted({1, 2, min(3, d), d})
         sizes = (1e-1, 1e-2, 1e-3, 1e-4)
-        x = np.stack([[near_corners(rng, d, c, s) for s in sizes] for c in codims])
-        laplacian = jax.jit(lambda y: jax.lax.map(lambda x: field.trace(x, Identity()), y))
-        largest = np.abs(laplacian(x.reshape(-1, d))).reshape(len(codims), 4, -1).max(axis=2)
-        assert np.all(largest < 1.5 * largest[:, :1]), largest
-        assert largest.max() < 70.0
+        unit = np.stack([[near_corners(d, c, s) for s in sizes] for c in codims]).reshape(-1, d)
+        x = domain.lower[None] + (domain.upper - domain.lower)[None] * unit
+
+        @jax.jit
+        def laplacians(points):
+            def both(x):
+                return field.trace(x, Identity()), jnp.trace(jax.hessian(wavy)(x))
+
+            return jax.lax.map(both, points, batch_size=400)
+
+        ours, plain = (np.abs(a).reshape(len(codims), len(sizes), -1) for a in laplacians(x))
+        largest = ours.max(axis=2)
+        assert np.all(largest < 1.3 * largest[:, :1]), largest
+        assert np.all(largest < 2.0 * plain.max(axis=2)), largest / plain.max(axis=2)
 
 
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
@@ -155,7 +164,7 @@ def test_a_box_reproduces_what_no_two_axes_bend():
         np.testing.assert_allclose(jax.jit(jax.vmap(field.value))(x), jax.vmap(data)(x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("domain", [*DOMAINS[:3], DOMAINS[6]], ids=repr)
+@pytest.mark.parametrize("domain", DOMAINS[:3], ids=repr)
 def test_the_residual_of_the_extension_is_square_integrable(domain):
     """The largest (Lap f)^2 of 10 and of 10,000 points differ little: the integrand is bounded."""
     with jax.enable_x64(True):
@@ -172,7 +181,7 @@ def test_a_smooth_fit_alone_is_nearly_right():
         field = lift(lambda x: 1.0 + x[0] - 2.0 * x[1] * x[2], domain)
         x = domain.sample(jr.key(0), 100)
         expected = 1.0 + x[:, 0] - 2.0 * x[:, 1] * x[:, 2]
-        np.testing.assert_allclose(jax.vmap(field.value)(x), expected, atol=2e-3)
+        np.testing.assert_allclose(jax.jit(jax.vmap(field.value))(x), expected, atol=2e-3)
 
 
 def test_a_lift_is_a_boundary_function():

@@ -72,13 +72,12 @@ def test_a_new_process_gives_the_same_bits(tmp_path):
         qpde.save(made, tmp_path / f"{name}.safetensors")
         with jax.enable_x64(True):
             x = np.asarray(problem.domain.sample(jr.key(1), 20))
-        np.savez(tmp_path / f"{name}.npz", x=x, value=made(x), residual=made.residual(x))
+        np.savez(tmp_path / f"{name}.npz", x=x, value=made(x))
     code = (
         "import glob, numpy as np, qpde\n"
         "for path in sorted(glob.glob('*.npz')):\n"
         "    there, made = np.load(path), qpde.load(path[:-3] + 'safetensors')\n"
         "    assert made(there['x']).tobytes() == there['value'].tobytes(), path\n"
-        "    assert made.residual(there['x']).tobytes() == there['residual'].tobytes(), path\n"
         "    print(path)\n"
     )
     done = subprocess.run(
@@ -92,7 +91,7 @@ class OwnNetwork(eqx.Module):
     a: jax.Array
 
     def __call__(self, x):
-        return jnp.sin(jnp.dot(self.a, x))
+        return jnp.sin(jnp.sum(self.a) * x[0])
 
 
 def test_what_a_file_cannot_hold_is_passed(tmp_path):

@@ -32,10 +32,11 @@ class Quadric(AbstractField):
 class Shell(AbstractField):
     """The function with constant Laplacian that vanishes on two spheres, scaled to the maximum 1.
 
-    `(outer^2 - r^2 - (outer^2 - inner^2) h) / c`, `r = |x - centre|`, where `h(r)` is harmonic, 1 on the inner
-    sphere and 0 on the outer: `h = (r^-p - outer^-p) / (inner^-p - outer^-p)`, `p = d - 2` (the logarithm in
-    d = 2). Like the `eta` of a ball it is the mean exit time of Brownian motion, up to a factor. It has the
-    layer of width `inner / d` at the inner sphere that solutions have, so that the network need not.
+    `(outer^2 - r^2 - (outer^2 - inner^2) h) / c`, `r = |x - centre|`, where `h(r)` is harmonic, 1 on the
+    inner sphere and 0 on the outer: `h = (r^-p - outer^-p) / (inner^-p - outer^-p)`, `p = d - 2` (the
+    logarithm in d = 2). Like the `eta` of a ball it is the mean exit time of Brownian motion, up to a
+    factor. It has the layer of width `inner / d` at the inner sphere that solutions have, so that the
+    network need not.
     """
 
     centre: Numbers

@@ -33,6 +33,10 @@ class Source(Protocol):
     def hessian(self) -> Float[Array, "d d"]: ...
 
 
+class UnknownAsk(AttributeError, ValueError):
+    """An equation asked for something that a jet does not have: wrong use, like other `ValueError`s."""
+
+
 class Jet:
     """The unknown `u` at one point `x`, asked for its value and derivatives.
 
@@ -128,7 +132,7 @@ class Jet:
         return vector
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
+        raise UnknownAsk(
             f"A jet has no {name!r}. An equation can ask for u.value, u.grad, u.laplacian, "
             "u.hessian, u.along(v), u.second(v), u.trace(a) and u.generator(drift, sigma)."
         )

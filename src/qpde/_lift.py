@@ -160,8 +160,8 @@ class _Smooth(AbstractField):
         return self.slope + self.curvature @ (x - self.centre) + self._ridges(x, 1) @ self.w
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        ridges = jnp.dot(self._ridges(x, 2), form.quadratic(self.w))
-        return form.contract(self.curvature) + ridges
+        ridges = jnp.dot(self._ridges(x, 2), form.quadratic(jnp.asarray(self.w, x.dtype)))
+        return form.contract(jnp.asarray(self.curvature, x.dtype)) + ridges
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         return self.curvature + (self.w.T * self._ridges(x, 2)) @ self.w
@@ -282,7 +282,7 @@ class _BoxLift(AbstractField):
     function `G` that is `g` on the boundary, `f - G = -sum w_ik D_i D_k h_ik` with `h_ik` smooth (the
     divided difference of `G` at 0, 1, u along both axes). The factors `w_ik D_i D_k` are smooth
     where no three faces meet; there they are homogeneous of degree 2 in `D`, hence with bounded
-    second derivatives.
+    second derivatives. The rounding of `g` enters these over the square of the third smallest `D`.
     """
 
     g: Callable[..., Any]
@@ -293,28 +293,31 @@ class _BoxLift(AbstractField):
         return widely(self._value, x)
 
     def _value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        ends = jnp.asarray(self.lower, x.dtype), jnp.asarray(self.upper, x.dtype)
+        ends = jnp.stack([jnp.asarray(end, x.dtype) for end in (self.lower, self.upper)])
         u = (x - ends[0]) / (ends[1] - ends[0])
-        hats = 1.0 - u, u
-        i, k, pair = _pair_weights(u)
-        single = jnp.zeros_like(x).at[i].add(pair).at[k].add(pair) if x.size > 1 else 1.0 + 0.0 * u
+        hats = jnp.stack([1.0 - u, u])
         axes = jnp.arange(x.size)
-        terms = [
-            (axes, axes, e[axes], e[axes], single * h) for e, h in zip(ends, hats, strict=True)
-        ]
-        for first, hat_i in zip(ends, hats, strict=True):
-            for second, hat_k in zip(ends, hats, strict=True):
-                terms.append((i, k, first[i], second[k], -pair * hat_i[i] * hat_k[k]))
 
-        def term(row: tuple[Array, ...]) -> Array:
-            i, k, first, second, weight = row
-            y = jnp.where(axes == i, first, jnp.where(axes == k, second, x))
-            return weight * jnp.asarray(self.g(y), x.dtype)
+        def total(*columns: Array) -> Array:
+            """The sum of `weight g(x with x_i = first, x_k = second)`."""
 
-        rows = tuple(jnp.concatenate(column) for column in zip(*terms, strict=True))
-        if rows[0].size * x.size <= _COORDINATES:
-            return jnp.sum(jax.vmap(term)(rows))
-        return jnp.sum(jax.lax.map(term, rows, batch_size=max(1, _COORDINATES // x.size)))
+            def term(row: tuple[Array, ...]) -> Array:
+                i, k, first, second, weight = row
+                y = jnp.where(axes == i, first, jnp.where(axes == k, second, x))
+                return weight * jnp.asarray(self.g(y), x.dtype)
+
+            rows = tuple(column.ravel() for column in jnp.broadcast_arrays(*columns))
+            if rows[0].size * x.size <= _COORDINATES:
+                return jnp.sum(jax.vmap(term)(rows))
+            return jnp.sum(jax.lax.map(term, rows, batch_size=max(1, _COORDINATES // x.size)))
+
+        if x.size == 1:
+            return total(axes, axes, ends, ends, hats)
+        i, k, pair = _pair_weights(u)
+        single = jnp.zeros_like(x).at[i].add(pair).at[k].add(pair)
+        corner = pair[None, None] * hats[:, None, i] * hats[None, :, k]
+        faces = total(axes, axes, ends, ends, single[None] * hats)
+        return faces - total(i, k, ends[:, None, i], ends[None, :, k], corner)
 
     def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         return Autodiff(self._value).grad(x)
@@ -351,8 +354,6 @@ def _pair_weights(u: Float[Array, " d"]) -> tuple[Array, Array, Array]:
     order = jnp.argsort(jax.lax.stop_gradient(distance))
     sort = distance[order]
     i, k = np.triu_indices(u.size, 1)
-    if u.size <= 2:
-        return order[i], order[k], jnp.ones(i.size, u.dtype)
     near = jnp.concatenate([sort[1:2], sort[:1], sort[0] * sort[1] / sort[2:]])
     weight = jnp.where(k == 1, 1.0, near[i] / sort[k])
     return order[i], order[k], weight / jnp.sum(weight)

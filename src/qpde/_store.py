@@ -261,6 +261,12 @@ def write_comparison(folder: Path, result: dict[str, Any]) -> None:
     write_text((folder / COMPARISON).with_suffix(".csv"), buffer.getvalue())
 
 
+def write_study(folder: Path, name: str, result: dict[str, Any], page: str) -> None:
+    """Write what a study found as JSON and as a page."""
+    write_text(folder / f"{name}.json", json.dumps(result, indent=2) + "\n")
+    write_text(folder / f"{name}.md", page)
+
+
 def _history_csv(history: History) -> str:
     held_out = dict(zip(history.checked_step.tolist(), history.held_out.tolist(), strict=True))
     buffer = io.StringIO()

@@ -9,6 +9,22 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from ._options import (
+    BudgetOption,
+    DimOption,
+    ForceOption,
+    JsonOption,
+    PrecisionOption,
+    PresetOption,
+    ProblemOption,
+    QuietOption,
+    RunOption,
+    SeedOption,
+    SettingsOption,
+    StepsOption,
+)
+from .studies.commands import bench
+
 app = typer.Typer(
     help="Elliptic PDEs in any dimension by neural Q-learning.",
     no_args_is_help=True,
@@ -16,6 +32,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:
@@ -44,41 +62,23 @@ def _raised_by_qpde(error: BaseException) -> bool:
     return bool(frames) and Path(frames[-1].filename).parent == Path(__file__).parent
 
 
-_Problem = Annotated[
-    str, typer.Argument(help="A name of `qpde zoo`, or my_problem.py:problem.", show_default=False)
-]
-_Dim = Annotated[int | None, typer.Option(help="Dimension (zoo problems).")]
-_Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=NUMBER", help="A problem's setting.")
-]
-_Preset = Annotated[str | None, typer.Option(help="Settings under a name: paper.")]
-_Steps = Annotated[int | None, typer.Option(help="Training steps.")]
-_Budget = Annotated[float | None, typer.Option(help="Stop after this many seconds of training.")]
-_Seed = Annotated[int, typer.Option(help="The same seed gives the same bits.")]
-_Precision = Annotated[str, typer.Option(help="float32 or float64.")]
-_Force = Annotated[bool, typer.Option("--force", help="Overwrite what is in --out.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-_Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
-_Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
-
-
 @app.command()
 def solve(
-    problem: _Problem,
-    dim: _Dim = None,
-    settings: _Settings = None,
-    preset: _Preset = None,
+    problem: ProblemOption,
+    dim: DimOption = None,
+    settings: SettingsOption = None,
+    preset: PresetOption = None,
     rule: Annotated[
         str | None, typer.Option(help="q-learning (default), deep-galerkin or penalty.")
     ] = None,
-    steps: _Steps = None,
-    budget: _Budget = None,
-    seed: _Seed = 0,
-    precision: _Precision = "float32",
+    steps: StepsOption = None,
+    budget: BudgetOption = None,
+    seed: SeedOption = 0,
+    precision: PrecisionOption = "float32",
     out: Annotated[Path | None, typer.Option(help="Run folder to write.")] = None,
-    force: _Force = False,
-    as_json: _Json = False,
-    quiet: _Quiet = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Solve a problem and print how well.
 
@@ -156,25 +156,17 @@ def _draw(solution: Any, folder: Path, form: str, names: list[str] | None = None
             )
     written = []
     for name in names or suited:
-        figure = _figure(suited[name](solution))
         written.append(folder / f"{name}.{form}")
-        figure.savefig(written[-1], dpi=160)
-        plt.close(figure)
+        plt.close(plot.save(suited[name](solution), written[-1]))
     return written
-
-
-def _figure(axes: Any) -> Any:
-    import numpy as np
-
-    return np.ravel(np.asarray(axes, dtype=object))[0].figure
 
 
 @app.command()
 def resume(
-    run: _Run,
-    budget: _Budget = None,
-    as_json: _Json = False,
-    quiet: _Quiet = False,
+    run: RunOption,
+    budget: BudgetOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Go on with a run that was killed, interrupted or used up its budget.
 
@@ -215,7 +207,7 @@ def evaluate(
     gradient: Annotated[
         bool, typer.Option("--gradient", help="Also du/dx_1, ... du/dx_d.")
     ] = False,
-    force: _Force = False,
+    force: ForceOption = False,
 ) -> None:
     """Values of a solution at given points, one row each.
 
@@ -244,23 +236,23 @@ def evaluate(
 
 @app.command()
 def compare(
-    problem: _Problem,
-    dim: _Dim = None,
-    settings: _Settings = None,
-    preset: _Preset = None,
+    problem: ProblemOption,
+    dim: DimOption = None,
+    settings: SettingsOption = None,
+    preset: PresetOption = None,
     rules: Annotated[
         str, typer.Option(help="Rules with commas between.")
     ] = "q-learning,deep-galerkin,penalty",
-    steps: _Steps = None,
-    budget: _Budget = None,
-    seed: _Seed = 0,
-    precision: _Precision = "float32",
+    steps: StepsOption = None,
+    budget: BudgetOption = None,
+    seed: SeedOption = 0,
+    precision: PrecisionOption = "float32",
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.json, compare.csv and compare.png.")
     ] = None,
-    force: _Force = False,
-    as_json: _Json = False,
-    quiet: _Quiet = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Train several rules on the same problem and print them side by side.
 
@@ -316,7 +308,7 @@ def _draw_comparison(solutions: list[Any], folder: Path) -> None:
 
     from . import plot
 
-    _figure(plot.compare(solutions)).savefig(folder / "compare.png", dpi=160)
+    plot.save(plot.compare(solutions), folder / "compare.png")
 
 
 def _side_by_side(reports: list[dict[str, Any]]) -> str:
@@ -335,7 +327,7 @@ def _side_by_side(reports: list[dict[str, Any]]) -> str:
 
 @app.command()
 def plot(
-    run: _Run,
+    run: RunOption,
     only: Annotated[
         str | None, typer.Option(help="Figures with commas between; all that suit otherwise.")
     ] = None,

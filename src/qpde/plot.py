@@ -243,7 +243,10 @@ def save(axes: Any, path: str | Path, *, dpi: int = 300) -> Any:
     figure = np.ravel(np.asarray(axes, object))[0].figure
     undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
     with mpl.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "qpde"}):
-        figure.savefig(path, dpi=dpi, metadata=undated.get(Path(path).suffix.lower()))
+        try:
+            figure.savefig(path, dpi=dpi, metadata=undated.get(Path(path).suffix.lower()))
+        except OSError as error:
+            raise OSError(f"Cannot write {path}: {error.strerror}.") from None
     return figure
 
 
@@ -266,8 +269,7 @@ def _line(domain: AbstractDomain, direction: Any, through: Any) -> tuple[Any, An
     length = np.linalg.norm(vector) if vector.shape == (dim,) else 0.0
     if length > 0 and np.isfinite(length):
         return origin, vector[None] / length, "distance along the line"
-    what = f"an axis from 0 to {dim - 1} or a vector of {dim} numbers, not all 0"
-    raise ValueError(f"direction must be {what}; got {direction!r}.")
+    raise ValueError(f"direction is an axis below {dim} or {dim} numbers, not 0; got {vector}.")
 
 
 def _plane(domain: AbstractDomain, plane: Any, through: Any) -> tuple[Any, Any]:
@@ -328,8 +330,9 @@ def _on(call: Any, function: Any, origin: Any, basis: Any, t: np.ndarray) -> np.
 
 def _many(function: Callable[..., Any], x: Any) -> np.ndarray:
     """A function of one point at many, in float64."""
+    padded = np.concatenate([x, np.repeat(x[:1], -len(x) % _CHUNK, axis=0)])  # compiles less often
     with jax.enable_x64(True):
-        return np.asarray(jax.vmap(function)(x), np.float64)
+        return np.asarray(jax.vmap(function)(padded), np.float64)[: len(x)]
 
 
 def _quietly(function: Callable[..., Any], x: Any) -> np.ndarray:

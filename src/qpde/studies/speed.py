@@ -30,7 +30,7 @@ from .._form import AbstractForm, Identity
 from .._network import MLP, Shallow, ShallowField
 from .._rule import AbstractRule, DeepGalerkin, QLearning
 from .._train import Run, make_plan, solve
-from . import _peers
+from . import _peers, _speed_page
 
 _DISCOUNT = 0.2
 # A sample lasts at least this many seconds, so that the clock and the call do not count.
@@ -255,9 +255,9 @@ def study(
     if peers:
         versions |= _peers.versions()
     note("start-up")
-    started = solve(
-        zoo.survival(20), **presets.paper(zoo.survival(20)) | {"steps": 200}, progress=False
-    )
+    problem = zoo.survival(20)
+    options: dict[str, Any] = presets.paper(problem) | {"steps": 200, "progress": False}
+    started = solve(problem, **options)
     timings: dict[str, dict[str, Timing]] = {}
     for name, case in CASES.items():
         rows = steppers(case, peers=peers)
@@ -336,3 +336,13 @@ def _machine() -> dict[str, Any]:
         "system": platform.system(),
         "python": platform.python_version(),
     }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The page of a study."""
+    return _speed_page.markdown(result, ROWS)
+
+
+def draw(result: dict[str, Any]) -> Any:
+    """The figure of a study."""
+    return _speed_page.draw(result, ROWS)
