@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -195,7 +196,10 @@ def test_points_that_cannot_be_used(monkeypatch, capsys, tmp_path, run, name, co
 
 def test_points_outside_are_counted_and_still_evaluated(monkeypatch, capsys, tmp_path, run):
     (tmp_path / "p.csv").write_text("0.1,0.2\n0.9,0.9\n2,0\n")
-    code, out, err = qpde(monkeypatch, capsys, "evaluate", run, tmp_path / "p.csv", "--gradient")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        words = ("evaluate", run, tmp_path / "p.csv", "--gradient")
+        code, out, err = qpde(monkeypatch, capsys, *words)
     assert code == 0
     assert err == "qpde: 2 of 3 points lie outside Ball(2); the values there mean nothing.\n"
     assert len(out.splitlines()) == 4

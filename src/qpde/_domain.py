@@ -17,9 +17,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from ._eta import Faces
 from ._field import AbstractField
 from ._form import Numbers
-
-# Uniform numbers start here rather than at 0, so that no sample falls on a face or a centre.
-TINY = 1e-7
+from ._random import uniform
 
 
 class AbstractDomain(eqx.Module):
@@ -147,7 +145,7 @@ class Box(AbstractDomain):
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         width = (self.upper - self.lower)[None]
-        return self.lower[None] + width * jr.uniform(key, (n, self.dim), minval=TINY)
+        return self.lower[None] + width * uniform(key, (n, self.dim))
 
     def sample_boundary(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         inside, face, side = jr.split(key, 3)

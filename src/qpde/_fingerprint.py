@@ -52,9 +52,10 @@ def check_fingerprint(problem: Problem, stored: dict[str, np.ndarray], where: An
     for name, place, words, number in _ENTRIES:
         there, now = stored[name], here[name]
         gap = np.where(np.isnan(there) & np.isnan(now), 0.0, np.abs(now - there))
-        # On the boundary eta is zero up to rounding, so it is measured by its size inside. Another
-        # machine may round differently; another problem differs by much more than 1e-9.
-        known = np.abs(stored["eta_inside"] if name == "eta_edge" else there)
+        # Measured by the size of the same quantity inside and on the boundary, where eta is zero up to
+        # rounding. Another machine may round differently; another problem differs by more than 1e-9.
+        alike = [entry[0] for entry in _ENTRIES if entry[3] == number]
+        known = np.abs([values[entry] for values in (stored, here) for entry in alike])
         scale = np.max(known, where=np.isfinite(known), initial=0.0)
         if np.all(gap <= 1e-9 * scale):
             continue

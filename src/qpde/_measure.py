@@ -137,11 +137,11 @@ class Draw(eqx.Module):
         """
 
         def part(i: Any) -> Any:
-            points_key, key = jr.split(jr.fold_in(self.key, i))
-            points, weights = self.measure.sample(points_key, self.chunk)
+            key = jr.fold_in(self.key, i)
+            points, weights = self.measure.sample(key, self.chunk)
             kept = i * self.chunk + jnp.arange(self.chunk) < self.size
             equal = kept.astype(weights.dtype) / self.size
-            return function(Batch(points, weights * equal, equal, key))
+            return function(Batch(points, weights * equal, equal, jr.fold_in(key, 1)))
 
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, 0))
         count = (self.size + self.chunk - 1) // self.chunk

@@ -9,10 +9,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ._domain import TINY, AbstractDomain, as_dimension, as_lengths, as_point, as_positive, short
+from ._domain import AbstractDomain, as_dimension, as_lengths, as_point, as_positive, short
 from ._eta import Quadric, Shell
 from ._field import AbstractField
 from ._form import Numbers
+from ._random import normal, uniform
 
 
 class Ball(AbstractDomain):
@@ -142,7 +143,7 @@ class Ellipsoid(AbstractDomain):
             key, point_key, accept_key = jr.split(key, 3)
             y = _unit_sphere(point_key, n, self.dim)
             element = jnp.sqrt(jnp.sum(jnp.square(y / self.axes[None]), axis=1))
-            accepted = jr.uniform(accept_key, (n,)) < smallest * element
+            accepted = uniform(accept_key, (n,)) < smallest * element
             return key, jnp.where(done[:, None], points, y), done | accepted
 
         start = (key, jnp.zeros((n, self.dim)), jnp.zeros((n,), bool))
@@ -211,7 +212,7 @@ class Annulus(AbstractDomain):
         angle, radius = jr.split(key)
         # (r / outer)^d is uniform on (hole, 1), hole = (inner / outer)^d.
         hole = (self.inner / self.outer) ** self.dim
-        u = hole + (1.0 - hole) * jr.uniform(radius, (n, 1), minval=TINY)
+        u = hole + (1.0 - hole) * uniform(radius, (n, 1))
         return self.midpoint[None] + self.outer * u ** (1.0 / self.dim) * _unit_sphere(
             angle, n, self.dim
         )
@@ -229,14 +230,18 @@ def _norm(x: Float[Array, " d"]) -> Float[Array, ""]:
 
 
 def _unit_sphere(key: PRNGKeyArray, n: int, dim: int) -> Float[Array, "n d"]:
-    normal = jr.normal(key, (n, dim))
-    return normal * jax.lax.rsqrt(jnp.sum(normal * normal, axis=1, keepdims=True))
+    return _directions(uniform(key, (n, dim)))
 
 
-def unit_ball(key: PRNGKeyArray, n: int, dim: int, power: Any = None) -> Array:
-    angle, radius = jr.split(key)
-    u = jr.uniform(radius, (n, 1), minval=TINY)
-    return u ** (1.0 / (dim if power is None else power)) * _unit_sphere(angle, n, dim)
+def _directions(u: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    z = normal(u)
+    return z * jax.lax.rsqrt(jnp.sum(z * z, axis=1, keepdims=True))
+
+
+def unit_ball(key: PRNGKeyArray, n: int, dim: int, power: Any = None) -> Float[Array, "n d"]:
+    u = uniform(key, (n * (dim + 1),))
+    angle, radius = u[: n * dim].reshape(n, dim), u[n * dim :, None]
+    return radius ** (1.0 / (dim if power is None else power)) * _directions(angle)
 
 
 def _log_unit_ball(dim: int) -> float:

@@ -112,7 +112,7 @@ def _unavoidable(
 
     def part(i: Any, total: Array) -> Array:
         x = domain.sample(jr.fold_in(key, i), chunk)
-        return total + jax.nn.sigmoid(x @ w.T).T @ x
+        return total + jax.nn.sigmoid(w @ x.T) @ x
 
     return jax.lax.fori_loop(0, count * parts, part, jnp.zeros_like(w))
 
