@@ -1,6 +1,7 @@
 # make demo   solve a 20-dimensional problem and draw it
 # make test   style, types and the test suite
-.PHONY: setup demo lint test test-slow clean
+# make bench-speed   what a step costs, beside PyTorch and DeepXDE
+.PHONY: setup demo lint test test-slow bench-speed clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -25,6 +26,11 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest
+
+# Installs the peers too (PyTorch, DeepXDE), times everything in one run and writes benchmarks/speed.*.
+bench-speed: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	$(BIN)/qpde bench speed --out benchmarks
 
 test-slow: setup
 	$(BIN)/pytest -m slow

@@ -335,3 +335,16 @@ def test_a_boundary_function_of_the_wrong_shape(monkeypatch, capsys, tmp_path):
     code, _, err = qpde(monkeypatch, capsys, "solve", f"{file}:problem")
     assert code == 2
     assert "The boundary function must return a scalar of shape (), got (2,)" in err
+
+
+def test_compiled_programs_are_kept_where_the_environment_says(tmp_path):
+    words = [sys.executable, "-m", "qpde.cli", "solve", "survival", "--dim", "1", "--steps", "10"]
+    env = os.environ | {"QPDE_CACHE": str(tmp_path / "cache")}
+    runs = [
+        subprocess.run([*words, "--json"], env=env, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert list((tmp_path / "cache").iterdir())
+    first, second = (json.loads(run.stdout) for run in runs)
+    assert first["loss"] == second["loss"]
+    assert second["compile_seconds"] < first["compile_seconds"]

@@ -48,7 +48,7 @@ def test_micro_batches_use_exactly_the_points_of_the_step(size):
         return jnp.sum(kept), jnp.sum(batch.weights), mean, jnp.sum(batch.equal)
 
     count, mass, mean, share = eqx.filter_jit(lambda draw: draw.expect(part))(draw)
-    keys = [jr.split(jr.fold_in(jr.key(5), i))[0] for i in range(-(-size // 1_000))]
+    keys = [jr.fold_in(jr.key(5), i) for i in range(-(-size // 1_000))]
     points = np.concatenate([measure.sample(key, 1_000)[0] for key in keys])[:size]
     assert count == size
     np.testing.assert_allclose(mass, 1.0, rtol=1e-5)
@@ -61,7 +61,8 @@ def test_batch_sizes_are_the_papers():
     expected = [round(2_000 + 8_000 * t / 40_000) for t in range(40_000)]
     assert sizes.tolist() == expected
     assert chunk_size(Linear(2_000, 10_000), 40_000) == 1_000
-    assert chunk_size(as_schedule(1_500), 10) == 750
+    assert chunk_size(as_schedule(1_500), 10) == 1_500
+    assert chunk_size(as_schedule(6_000), 10) == 2_000
     assert chunk_size(as_schedule(200), 10) == 200
     assert chunk_size(Linear(1, 4_000), 100) == 990
 

@@ -27,9 +27,9 @@ def setup(rule, network=None, dim=3):
     trial = Trial.of(problem, field, exact_boundary=rule.exact_boundary)
     measure = Uniform(problem.domain)
     draw = Draw(measure, jr.key(4), jnp.asarray(SIZE, jnp.int32), 200)
-    keys = [jr.split(jr.fold_in(jr.key(4), i)) for i in range(4)]
-    points = jnp.concatenate([measure.sample(k[0], 200)[0] for k in keys])[:SIZE]
-    return problem, trial, draw, points, [k[1] for k in keys]
+    keys = [jr.fold_in(jr.key(4), i) for i in range(4)]
+    points = jnp.concatenate([measure.sample(k, 200)[0] for k in keys])[:SIZE]
+    return problem, trial, draw, points, [jr.fold_in(k, 1) for k in keys]
 
 
 @eqx.filter_jit
@@ -52,7 +52,7 @@ def brute(network, x):
 
     def q(x):
         y = (x - network.frame.centre.array) / network.frame.half.array
-        hidden = network.activation(network.w @ y + network.b)
+        hidden = network.activation(y @ network.w + network.b)
         return network.factor.array * jnp.dot(network.c, hidden) * (1 - jnp.sum(x * x))
 
     return q(x), 1 - 0.2 * q(x) + 0.5 * jnp.trace(jax.hessian(q)(x))

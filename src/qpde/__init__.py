@@ -4,6 +4,7 @@ from . import activations as activations
 from . import plot as plot
 from . import presets as presets
 from . import zoo as zoo
+from ._cache import cache_compilations as cache_compilations
 from ._domain import AbstractDomain as AbstractDomain
 from ._domain import Box as Box
 from ._domain import Interval as Interval

@@ -150,9 +150,10 @@ class Draw(eqx.Module):
         )
 
 
-# Micro-batches of about this many points: large enough to keep the matrix products busy, small
-# enough that a layer of 256 units stays in the cache.
-_CHUNK = 1_000
+# Micro-batches of about this many points: large enough to keep the matrix products busy, small enough
+# that a layer of 256 units stays in the cache. Smaller ones where the batch changes during a run,
+# because the last one of a step is filled up.
+_CONSTANT, _CHANGING = 2_000, 1_000
 
 
 def batch_sizes(batch: AbstractSchedule, start: int, stop: int, total: int) -> np.ndarray:
@@ -165,5 +166,5 @@ def chunk_size(batch: AbstractSchedule, total: int) -> int:
     """The size of a micro-batch for a run."""
     ends = [batch_sizes(batch, t, t + 1, total)[0] for t in (0, total - 1)]
     largest = int(max(ends))
-    parts = max(1, round(largest / _CHUNK))
+    parts = max(1, round(largest / (_CONSTANT if ends[0] == ends[1] else _CHANGING)))
     return -(-largest // parts)

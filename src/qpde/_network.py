@@ -83,7 +83,7 @@ class Shallow(AbstractNetwork):
         scale = 1.0 / np.sqrt(dim) if self.scale is None else self.scale
         return ShallowField(
             c=jr.uniform(outer, (self.width,), minval=-1.0, maxval=1.0),
-            w=scale * jr.normal(inner, (self.width, dim)),
+            w=(scale * jr.normal(inner, (self.width, dim))).T,
             b=jr.normal(bias, (self.width,)),
             factor=Frozen(self.width ** -float(self.beta)),
             beta=Frozen(self.beta),
@@ -155,7 +155,7 @@ class ShallowField(AbstractField):
     """
 
     c: Float[Array, " n"]
-    w: Float[Array, "n d"]
+    w: Float[Array, "d n"]  # a column a unit: its gradient is `x' z`, which is the faster product
     b: Float[Array, " n"]
     factor: Frozen
     beta: Frozen
@@ -187,9 +187,9 @@ class _Units:
     """A shallow network at one point: all answers come from one evaluation of the activation."""
 
     def __init__(self, field: ShallowField, x: Float[Array, " d"]):
-        self._slopes = field.frame.slopes(field.w)
+        self._slopes = field.frame.slopes(field.w.T)
         self._c = field.factor.array * field.c
-        z = field.w @ field.frame(x) + field.b
+        z = field.frame(x) @ field.w + field.b
         # Derivatives that nobody asks for are removed by the compiler.
         self._s, self._s1, self._s2 = field.activation.derivatives(z, 2)
 

@@ -1,6 +1,7 @@
 """The command `qpde`: parses, calls, prints."""
 
 import json
+import os
 import sys
 import traceback
 import warnings
@@ -26,7 +27,9 @@ from ._options import (
 from .studies.commands import bench
 
 app = typer.Typer(
-    help="Elliptic PDEs in any dimension by neural Q-learning.",
+    help="Elliptic PDEs in any dimension by neural Q-learning.\n\n"
+    "With the environment variable QPDE_CACHE=FOLDER compiled programs are kept there, so that the next "
+    "command starts sooner.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -40,6 +43,10 @@ def main() -> None:
     """Run the command. Exit code 0, 1 (numerical failure), 2 (wrong use) or 130 (interrupted)."""
     warnings.showwarning = _show_warning
     try:
+        if os.environ.get("QPDE_CACHE"):
+            from ._cache import cache_compilations
+
+            cache_compilations(os.environ["QPDE_CACHE"])
         app(standalone_mode=True)
     except (ValueError, OSError) as error:
         if not _raised_by_qpde(error):

@@ -27,8 +27,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .. import activations, presets, zoo
 from .._field import AbstractField
 from .._form import AbstractForm, Identity
+from .._measure import chunk_size
 from .._network import MLP, Shallow, ShallowField
 from .._rule import AbstractRule, DeepGalerkin, QLearning
+from .._schedule import as_schedule
 from .._train import Run, make_plan, solve
 from . import _peers, _speed_page
 
@@ -121,8 +123,8 @@ def limit(case: Case) -> Stepper:
     """The work that no step of this method can do without, in micro-batches of the same size."""
     domain = zoo.survival(case.dim).domain
     w = jr.normal(jr.key(0), (case.width, case.dim))
-    parts = max(1, round(case.points / 1_000))
-    chunk = -(-case.points // parts)
+    chunk = chunk_size(as_schedule(case.points), 1)
+    parts = -(-case.points // chunk)
 
     def steps(count: int) -> None:
         jax.block_until_ready(
