@@ -90,7 +90,7 @@ def test_the_best_iterate_is_paired_with_its_own_loss(problem):
     solution = qpde.solve(problem, keep=Keep.BEST_BATCH, **options)
     step = int(np.argmin(solution.history.loss))
     assert 0 < step < 129
-    key = jr.split(jr.key(0, impl="threefry2x32"), 4)[2]
+    key = _train.keys(0)[2]
     draw = Draw(solution.measure, jr.fold_in(key, step), jnp.asarray(128, jnp.int32), 128)
 
     @eqx.filter_jit

@@ -137,14 +137,14 @@ def _where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:
 
 @eqx.filter_jit
 def held_out_loss(
-    trial: Trial, params: PyTree, sample: tuple[Array, Array, Array], weight: Any
+    trial: Trial, params: PyTree, sample: tuple[Array, Array, Array | None], weight: Any
 ) -> Array:
     """The mean of `(L Q)^2`, plus the penalty where the boundary values are not exact."""
     points, weights, edge = sample
     moved = trial.with_network(eqx.combine(params, trainable(trial.network)[1]))
     residual = jax.vmap(moved.residual)(points)
     loss = jnp.mean(weights * residual * residual)
-    if trial.exact_boundary:
+    if edge is None:
         return loss
     gap = jax.vmap(moved.value)(edge) - jax.vmap(trial.boundary.value)(edge)
     return loss + weight * jnp.mean(gap * gap)

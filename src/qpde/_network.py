@@ -5,6 +5,7 @@ the domain's enclosing box first, `y = (x - centre) / half`, so that a shifted o
 trains like the unit one (`normalise=False` leaves them as they are).
 """
 
+import itertools
 from abc import abstractmethod
 from typing import Any
 
@@ -78,13 +79,12 @@ class Shallow(AbstractNetwork):
             raise ValueError(f"scale must be a positive number, got {scale}.")
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "ShallowField":
-        outer, inner, bias = jr.split(key, 3)
-        dim = domain.dim
+        rng, dim = _generator(key), domain.dim
         scale = 1.0 / np.sqrt(dim) if self.scale is None else self.scale
         return ShallowField(
-            c=jr.uniform(outer, (self.width,), minval=-1.0, maxval=1.0),
-            w=(scale * jr.normal(inner, (self.width, dim))).T,
-            b=jr.normal(bias, (self.width,)),
+            c=jnp.asarray(rng.uniform(-1.0, 1.0, self.width)),
+            w=jnp.asarray(scale * rng.standard_normal((dim, self.width))),
+            b=jnp.asarray(rng.standard_normal(self.width)),
             factor=Frozen(self.width ** -float(self.beta)),
             beta=Frozen(self.beta),
             frame=_Frame.of(domain, self.normalise),
@@ -113,10 +113,10 @@ class MLP(AbstractNetwork):
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "DeepField":
         sizes = (domain.dim, *self.widths, 1)
-        keys = jr.split(key, len(sizes) - 1)
+        rng = _generator(key)
         weights = [
-            jr.normal(k, (fan_out, fan_in)) / np.sqrt(fan_in)
-            for k, fan_in, fan_out in zip(keys, sizes, sizes[1:], strict=False)
+            jnp.asarray(rng.standard_normal((fan_out, fan_in)) / np.sqrt(fan_in))
+            for fan_in, fan_out in itertools.pairwise(sizes)
         ]
         return DeepField(
             weights=weights,
@@ -276,6 +276,11 @@ def cast(tree: Any, dtype: Any) -> Any:
         return leaf.astype(dtype) if floating else leaf
 
     return jax.tree.map(one, tree)
+
+
+def _generator(key: PRNGKeyArray) -> np.random.Generator:
+    """A generator on the host: a network is drawn once, which is not worth compiling."""
+    return np.random.default_rng(np.asarray(jr.key_data(key)))
 
 
 def _width(width: Any) -> int:

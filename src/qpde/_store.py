@@ -262,9 +262,9 @@ def write_comparison(folder: Path, result: dict[str, Any]) -> None:
 
 
 def write_study(folder: Path, name: str, result: dict[str, Any], page: str) -> None:
-    """Write what a study found as JSON and as a page."""
+    """Write what a study found as JSON, and its page as `RESULTS.md`."""
     write_text(folder / f"{name}.json", json.dumps(result, indent=2) + "\n")
-    write_text(folder / f"{name}.md", page)
+    write_text(folder / "RESULTS.md", page)
 
 
 def _history_csv(history: History) -> str:

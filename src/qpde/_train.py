@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from . import _checkpoint
 from ._checkpoint import Checkpoint, Snapshot, digest
@@ -225,12 +227,26 @@ def solve(
     return solution
 
 
+@eqx.filter_jit
+def _held_out_sample(measure: AbstractMeasure, key: PRNGKeyArray, edge: bool) -> tuple[Any, ...]:
+    """Points inside, their weights, and points on the boundary where these are asked for."""
+    points, weights = measure.sample(key, _HELD_OUT_POINTS)
+    if not edge:
+        return points, weights, None
+    return points, weights, measure.domain.sample_boundary(jr.fold_in(key, 1), _HELD_OUT_POINTS)
+
+
+def keys(seed: int) -> list[PRNGKeyArray]:
+    """The keys of a run: network, rule, training points, held-out points."""
+    words = np.random.SeedSequence(seed).generate_state(8).reshape(4, 2)
+    return [jr.wrap_key_data(jnp.asarray(pair), impl="threefry2x32") for pair in words]
+
+
 class Run:
     """The parts of a run that stay the same from its first step to its last."""
 
     def __init__(self, plan: Plan):
-        key = jr.key(plan.seed, impl="threefry2x32")
-        network_key, rule_key, self._key, held_key = jr.split(key, 4)
+        network_key, rule_key, self._key, held_key = keys(plan.seed)
         source = plan.network if plan.initial is None else plan.initial.trial.network
         source = cast(source, plan.precision)
         network = as_network_field(
@@ -242,9 +258,7 @@ class Run:
         params, self._rest = trainable(network)
         self.start = Loop.start(params, plan.rule.init(self.trial, rule_key), plan.precision)
         self._chunk = chunk_size(plan.batch, max(plan.steps, 1))
-        held_key, edge_key = jr.split(held_key)
-        edge = plan.problem.domain.sample_boundary(edge_key, _HELD_OUT_POINTS)
-        self._sample = (*plan.measure.sample(held_key, _HELD_OUT_POINTS), edge)
+        self._sample = _held_out_sample(plan.measure, held_key, edge=not plan.rule.exact_boundary)
         self._weight = plan.rule.weight if isinstance(plan.rule, Penalty) else None
 
     def begin(self) -> Snapshot:

@@ -66,7 +66,7 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
 def _raised_by_qpde(error: BaseException) -> bool:
     """Whether the message is ours; an error in a user's own function keeps its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and Path(frames[-1].filename).parent == Path(__file__).parent
+    return bool(frames) and Path(__file__).parent in Path(frames[-1].filename).parents
 
 
 @app.command()

@@ -25,7 +25,8 @@ def markdown(result: dict[str, Any], words: dict[str, str]) -> str:
         "# What a training step costs",
         "",
         f"Measured on {result['date']}: {machine['processor']}, {machine['cores']} cores, "
-        f"{machine['system']}, Python {machine['python']}; "
+        f"{machine['system']} (load {machine['load']:g} before the start), Python "
+        f"{machine['python']}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + ".",
         "",

@@ -21,7 +21,9 @@ def _bench() -> None:
 def speed(
     repeats: Annotated[int, typer.Option(help="Rounds; a row is the median over them.")] = 9,
     peers: Annotated[bool, typer.Option(help="Time the other codes too (extra `bench`).")] = True,
-    out: Annotated[Path | None, typer.Option(help="Folder for speed.md, .json and .png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for RESULTS.md, speed.json and speed.png.")
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -253,6 +253,7 @@ def study(
     *, repeats: int = 9, peers: bool = True, note: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
     """The whole benchmark as one dictionary of plain values."""
+    machine = _machine()  # first: its load is that of other programs
     versions = {name: importlib.metadata.version(name) for name in ("qpde", "jax", "jaxlib")}
     if peers:
         versions |= _peers.versions()
@@ -298,7 +299,7 @@ def study(
         }
     return {
         "date": datetime.date.today().isoformat(),
-        "machine": _machine(),
+        "machine": machine,
         "versions": versions,
         "repeats": repeats,
         "ratios": ratios,
@@ -337,6 +338,7 @@ def _machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.system(),
         "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
     }
 
 
