@@ -1,5 +1,7 @@
 """The factors `eta` that vanish on the boundary of a domain, as fields with closed-form derivatives."""
 
+from abc import abstractmethod
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,43 @@ from jaxtyping import Array, Float
 
 from ._field import AbstractField, Autodiff
 from ._form import AbstractForm, Identity, Numbers
+
+
+class AbstractRadial(AbstractField):
+    """A field whose gradient points to or from a centre: `slope(x) (x - centre)`.
+
+    A shallow network knows its derivative in that direction from its own evaluation, which spares the
+    product rule a product of matrices.
+    """
+
+    centre: eqx.AbstractVar[Numbers]
+
+    @abstractmethod
+    def slope(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """The factor of `x - centre` in the gradient."""
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.slope(x) * (x - self.centre)
+
+
+class Sphere(AbstractRadial):
+    """`1 - |x - centre|^2 / radius^2`."""
+
+    centre: Numbers
+    radius: Numbers
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        y = (x - self.centre) / self.radius
+        return 1.0 - jnp.sum(y * y)
+
+    def slope(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.asarray(-2.0 / self.radius**2, x.dtype)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return -2.0 * jnp.sum(form.diagonal(x.size)) / self.radius**2
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return -2.0 / self.radius**2 * jnp.eye(x.size, dtype=x.dtype)
 
 
 class Quadric(AbstractField):
@@ -29,7 +68,7 @@ class Quadric(AbstractField):
         return jnp.diag(-2.0 / (self.axes * self.axes) * jnp.ones_like(x))
 
 
-class Shell(AbstractField):
+class Shell(AbstractRadial):
     """The function with constant Laplacian that vanishes on two spheres, scaled to the maximum 1.
 
     `(outer^2 - r^2 - (outer^2 - inner^2) h) / c`, `r = |x - centre|`, where `h(r)` is harmonic, 1 on the
@@ -70,8 +109,8 @@ class Shell(AbstractField):
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         return self._radial(x)[3]
 
-    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self._radial(x)[1] * (x - self.centre)
+    def slope(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self._radial(x)[1]
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
         unit, round_, along, _ = self._radial(x)

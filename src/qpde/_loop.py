@@ -1,5 +1,6 @@
 """The compiled part of a run: blocks of steps, and the held-out loss between them."""
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -89,9 +90,14 @@ def block(
     total: Any,
     tolerance: Any,
     chunk: int,
-    track: Any,
+    track: bool,
 ) -> tuple[Loop, Float[Array, "k 3"]]:
-    """At most `count` steps from `loop`; the log has a row (loss, gradient, truncated) a step."""
+    """At most `count` steps from `loop`; the log has a row (loss, gradient, truncated) a step.
+
+    A step that ends the run is done all the same: `loop` and `log` are right, but for parameters and
+    state, which `undone` gives. Choosing between old and new in every step would cost more than the
+    optimiser. With `track` the iterate with the smallest minibatch loss is kept.
+    """
     _, rest = trainable(trial.network)
     damped = getattr(getattr(rule, "truncation", None), "damped", False)
     arrays, fixed = eqx.partition(loop, eqx.is_array)
@@ -107,14 +113,13 @@ def block(
         draw = Draw(measure, jr.fold_in(key, loop.step), sizes[i], chunk)
         moved, state, info = rule.step(here, loop.state, draw, Clock(loop.step, total))
         end, limit, stuck = _end(info, loop, tolerance, damped)
-        stay = end != 0
         # The loss belongs to the parameters before the step: so does the best iterate.
-        better = (info.error < loop.best_error) & track
+        better = info.error < loop.best_error
         new = Loop(
-            params=_where(stay, loop.params, trainable(moved.network)[0]),
-            state=_where(stay, loop.state, state),
-            best=_where(better, loop.params, loop.best),
-            best_error=jnp.where(better, info.error, loop.best_error),
+            params=trainable(moved.network)[0],
+            state=state,
+            best=_where(better, loop.params, loop.best) if track else loop.best,
+            best_error=jnp.where(better, info.error, loop.best_error) if track else loop.best_error,
             limit=limit,
             stuck=stuck,
             step=loop.step + 1,
@@ -126,6 +131,11 @@ def block(
     log = jnp.full((sizes.shape[0], 3), jnp.nan)
     _, arrays, log = jax.lax.while_loop(going, advance, (jnp.asarray(0), arrays, log))
     return eqx.combine(arrays, fixed), log
+
+
+def undone(ended: Loop, before: Loop) -> Loop:
+    """The end of a run whose last step does not count: `before` has the parameters it started from."""
+    return dataclasses.replace(ended, params=before.params, state=before.state)
 
 
 def _where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:

@@ -167,8 +167,8 @@ class ShallowField(AbstractField):
         """The number of hidden units."""
         return self.c.shape[0]
 
-    def at(self, x: Float[Array, " d"]) -> "_Units":
-        return _Units(self, x)
+    def at(self, x: Float[Array, " d"]) -> "Units":
+        return Units(self, x)
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         return self.at(x).value()
@@ -183,13 +183,14 @@ class ShallowField(AbstractField):
         return self.at(x).hessian()
 
 
-class _Units:
+class Units:
     """A shallow network at one point: all answers come from one evaluation of the activation."""
 
     def __init__(self, field: ShallowField, x: Float[Array, " d"]):
         self._slopes = field.frame.slopes(field.w.T)
         self._c = field.factor.array * field.c
-        z = field.frame(x) @ field.w + field.b
+        self._frame, self._inner = field.frame, field.frame(x) @ field.w
+        z = self._inner + field.b
         # Derivatives that nobody asks for are removed by the compiler.
         self._s, self._s1, self._s2 = field.activation.derivatives(z, 2)
 
@@ -198,6 +199,11 @@ class _Units:
 
     def grad(self) -> Float[Array, " d"]:
         return (self._c * self._s1) @ self._slopes
+
+    def towards(self, centre: Numbers) -> Float[Array, ""]:
+        """`grad S . (x - centre)`, from `w . y` as it was computed before."""
+        shift = self._slopes @ (self._frame.centre.array - centre)
+        return jnp.dot(self._s1 * (self._inner + shift), self._c)
 
     def trace(self, form: AbstractForm) -> Float[Array, ""]:
         return jnp.dot(self._s2, self._c * form.quadratic(self._slopes))
@@ -231,11 +237,12 @@ class DeepField(AbstractField):
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
         z = self.weights[0] @ self.frame(x) + self.biases[0]
         jacobian, form = form.seed(self.frame.slopes(self.weights[0]))
+        jacobian = jacobian.T  # a row a direction: over all points this is one product of matrices
         trace = jnp.zeros_like(z)
         for w, b in zip(self.weights[1:], self.biases[1:], strict=True):
             s, s1, s2 = self.activation.derivatives(z, 2)
-            trace = w @ (s1 * trace + s2 * form.quadratic(jacobian))
-            jacobian = w @ (s1[:, None] * jacobian)
+            trace = w @ (s1 * trace + s2 * form.quadratic(jacobian.T))
+            jacobian = (s1[None, :] * jacobian) @ w.T
             z = w @ s + b
         return trace[0]
 

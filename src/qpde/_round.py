@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ._domain import AbstractDomain, as_dimension, as_lengths, as_point, as_positive, short
-from ._eta import Quadric, Shell
+from ._eta import Quadric, Shell, Sphere
 from ._field import AbstractField
 from ._form import Numbers
 from ._random import normal, uniform
@@ -44,7 +44,7 @@ class Ball(AbstractDomain):
 
     @property
     def eta(self) -> AbstractField:
-        return Quadric(self.midpoint, self.radius * np.ones(self.dim))
+        return Sphere(self.midpoint, self.radius)
 
     @property
     def enclosing_box(self) -> tuple[Numbers, Numbers]:

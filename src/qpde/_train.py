@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray
 
 from . import _checkpoint
 from ._checkpoint import Checkpoint, Snapshot, digest
-from ._loop import ENDS, Loop, block, held_out_loss
+from ._loop import ENDS, Loop, block, held_out_loss, undone
 from ._measure import AbstractMeasure, Uniform, batch_sizes, chunk_size
 from ._network import Shallow, as_network_field, cast, trainable
 from ._problem import Problem
@@ -267,24 +267,31 @@ class Run:
 
     def advance(self, state: Snapshot, count: int) -> Snapshot:
         """The state after `count` more steps, or fewer where the run comes to an end."""
-        plan, step = self._plan, int(state.loop.step)
+        step = int(state.loop.step)
+        loop, log = self._block(state.loop, count)
+        done = int(loop.step) - step
+        if int(loop.end) != 0:
+            loop = undone(loop, self._block(state.loop, done - 1)[0])
+        rows = np.concatenate([state.rows, np.asarray(log)[:done]])
+        return dataclasses.replace(state, loop=loop, rows=rows)
+
+    def _block(self, loop: Loop, count: int) -> tuple[Loop, Any]:
+        plan, step = self._plan, int(loop.step)
         sizes = np.ones(_BLOCK, np.int32)
         sizes[:count] = batch_sizes(plan.batch, step, step + count, plan.steps)
-        loop, log = block(
+        return block(
             plan.rule,
             plan.measure,
             self.trial,
-            state.loop,
+            loop,
             self._key,
             sizes,
             np.asarray(count, np.int32),
             np.asarray(max(plan.steps, 1), np.int32),
             np.asarray(plan.tolerance, np.float64),
             self._chunk,
-            np.asarray(plan.keep is Keep.BEST_BATCH),
+            plan.keep is Keep.BEST_BATCH,
         )
-        rows = np.concatenate([state.rows, np.asarray(log)[: int(loop.step) - step]])
-        return dataclasses.replace(state, loop=loop, rows=rows)
 
     def look(self, state: Snapshot) -> Snapshot:
         """Note the held-out loss, and the best iterate where it is chosen by that."""

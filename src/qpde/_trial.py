@@ -1,11 +1,15 @@
 """The trial function `Q = S eta + f`: one point in, one number out."""
 
+import functools
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from ._eta import AbstractRadial
 from ._field import AbstractField
 from ._form import Numbers
 from ._jet import Equation, Jet, Product, Sum, widely
+from ._network import Units
 from ._problem import Problem
 
 
@@ -41,10 +45,15 @@ class Trial(eqx.Module):
 
     def jet(self, x: Float[Array, " d"]) -> Jet:
         """The jet of `Q` at `x`."""
-        network = Jet(self.network.at(x), x)
+        source, eta = self.network.at(x), self.eta
+        network = Jet(source, x)
         if not self.exact_boundary:
             return network
-        product = Jet(Product(Jet(self.eta.at(x), x), network), x)
+
+        cross = None
+        if isinstance(eta, AbstractRadial) and isinstance(source, Units):
+            cross = functools.partial(_towards, eta, source, x)
+        product = Jet(Product(Jet(eta.at(x), x), network, cross), x)
         return Jet(Sum(product, Jet(self.boundary.at(x), x)), x)
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
@@ -61,3 +70,8 @@ class Trial(eqx.Module):
         """`Q(x)` and `L Q(x)` from one jet, so that they share what they have in common."""
         jet = self.jet(x)
         return jet.value, self.orientation * widely(self.equation, x, jet)
+
+
+def _towards(eta: AbstractRadial, source: Units, x: Float[Array, " d"]) -> Float[Array, ""]:
+    """`grad eta . grad S`."""
+    return eta.slope(x) * source.towards(eta.centre)

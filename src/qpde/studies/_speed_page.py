@@ -21,6 +21,7 @@ _RATIOS = (
 def markdown(result: dict[str, Any], words: dict[str, str]) -> str:
     """The page of a study; `words` name the rows."""
     machine, versions = result["machine"], result["versions"]
+    memory = result["memory_mb"]
     lines = [
         "# What a training step costs",
         "",
@@ -48,7 +49,8 @@ def markdown(result: dict[str, Any], words: dict[str, str]) -> str:
         "",
         f"Compiling a whole run of the paper's preset (d=20, growing batches): "
         f"{result['startup_seconds']:.1f} s (target 3). Memory of compiling and running a step with "
-        f"d=20, N=256, M=10,000 above the idle program: {result['memory_mb']:.0f} MB (target 300).",
+        "d=20, N=256, M=10,000 above the idle program: "
+        + ("not measured." if memory is None else f"{memory:.0f} MB (target 300)."),
         "",
         "| case | N | M | row | ms a step | first step, s |",
         "|---|---|---|---|---|---|",
