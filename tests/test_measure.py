@@ -60,11 +60,11 @@ def test_batch_sizes_are_the_papers():
     sizes = batch_sizes(Linear(2_000, 10_000), 0, 40_000, 40_000)
     expected = [round(2_000 + 8_000 * t / 40_000) for t in range(40_000)]
     assert sizes.tolist() == expected
-    assert chunk_size(Linear(2_000, 10_000), 40_000) == 1_000
-    assert chunk_size(as_schedule(1_500), 10) == 1_500
-    assert chunk_size(as_schedule(6_000), 10) == 2_000
-    assert chunk_size(as_schedule(200), 10) == 200
-    assert chunk_size(Linear(1, 4_000), 100) == 990
+    assert chunk_size(Linear(2_000, 10_000), 40_000) == (1_000, False)
+    assert chunk_size(as_schedule(1_500), 10) == (1_500, True)
+    assert chunk_size(as_schedule(6_000), 10) == (2_000, False)
+    assert chunk_size(as_schedule(200), 10) == (200, True)
+    assert chunk_size(Linear(1, 4_000), 100) == (990, False)
 
 
 def test_schedules():

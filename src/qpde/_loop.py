@@ -89,7 +89,7 @@ def block(
     count: Any,
     total: Any,
     tolerance: Any,
-    chunk: int,
+    chunk: tuple[int, bool],
     track: bool,
 ) -> tuple[Loop, Float[Array, "k 3"]]:
     """At most `count` steps from `loop`; the log has a row (loss, gradient, truncated) a step.
@@ -110,7 +110,7 @@ def block(
         i, arrays, log = carry
         loop = eqx.combine(arrays, fixed)
         here = trial.with_network(eqx.combine(loop.params, rest))
-        draw = Draw(measure, jr.fold_in(key, loop.step), sizes[i], chunk)
+        draw = Draw(measure, jr.fold_in(key, loop.step), sizes[i], *chunk)
         moved, state, info = rule.step(here, loop.state, draw, Clock(loop.step, total))
         end, limit, stuck = _end(info, loop, tolerance, damped)
         # The loss belongs to the parameters before the step: so does the best iterate.

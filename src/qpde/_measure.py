@@ -19,7 +19,7 @@ from ._domain import AbstractDomain
 from ._form import Numbers
 from ._jet import widely
 from ._round import Ball, unit_ball
-from ._schedule import AbstractSchedule, Clock
+from ._schedule import AbstractSchedule, Clock, Fixed, Linear
 
 
 class AbstractMeasure(eqx.Module):
@@ -122,13 +122,14 @@ class Draw(eqx.Module):
     """The random points of one step: `size` of them, in micro-batches of `chunk`.
 
     The number of micro-batches is dynamic and the last one is masked, so one compiled program
-    serves every batch size exactly.
+    serves every batch size exactly. `single` says that one is always enough.
     """
 
     measure: AbstractMeasure
     key: PRNGKeyArray
     size: Any
     chunk: int = eqx.field(static=True)
+    single: bool = eqx.field(static=True, default=False)
 
     def expect(self, function: Callable[[Batch], Any]) -> Any:
         """The sum of `function` over micro-batches.
@@ -143,6 +144,8 @@ class Draw(eqx.Module):
             equal = kept.astype(weights.dtype) / self.size
             return function(Batch(points, weights * equal, equal, jr.fold_in(key, 1)))
 
+        if self.single:
+            return part(0)
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, 0))
         count = (self.size + self.chunk - 1) // self.chunk
         return jax.lax.fori_loop(
@@ -162,9 +165,9 @@ def batch_sizes(batch: AbstractSchedule, start: int, stop: int, total: int) -> n
     return np.rint(np.asarray(sizes, np.float64)).astype(np.int32)
 
 
-def chunk_size(batch: AbstractSchedule, total: int) -> int:
-    """The size of a micro-batch for a run."""
+def chunk_size(batch: AbstractSchedule, total: int) -> tuple[int, bool]:
+    """The size of a micro-batch for a run, and whether one is always enough."""
     ends = [batch_sizes(batch, t, t + 1, total)[0] for t in (0, total - 1)]
     largest = int(max(ends))
     parts = max(1, round(largest / (_CONSTANT if ends[0] == ends[1] else _CHANGING)))
-    return -(-largest // parts)
+    return -(-largest // parts), parts == 1 and isinstance(batch, Fixed | Linear)

@@ -114,7 +114,7 @@ def _unavoidable(
 
     def part(i: Any, total: Array) -> Array:
         x = domain.sample(jr.fold_in(key, i), chunk)
-        return total + jax.nn.sigmoid(w @ x.T) @ x
+        return total + activations.sigmoid(w @ x.T) @ x
 
     return jax.lax.fori_loop(0, count * parts, part, jnp.zeros_like(w))
 
@@ -123,7 +123,7 @@ def limit(case: Case) -> Stepper:
     """The work that no step of this method can do without, in micro-batches of the same size."""
     domain = zoo.survival(case.dim).domain
     w = jr.normal(jr.key(0), (case.width, case.dim))
-    chunk = chunk_size(as_schedule(case.points), 1)
+    chunk, _ = chunk_size(as_schedule(case.points), 1)
     parts = -(-case.points // chunk)
 
     def steps(count: int) -> None:
