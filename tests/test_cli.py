@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -176,8 +178,20 @@ def test_evaluate_reads_and_writes_csv_and_npy(monkeypatch, capsys, tmp_path, ru
         ("a.csv", "0.1,0.2,0.3\n", "have shape (2,) or (n, 2), got (1, 3)"),
         ("b.csv", "0.1,nan\n0.1,0.2\n", "1 of the points contain NaN"),
         ("c.csv", "x,y\n", "holds no points"),
+        (
+            "j.csv",
+            "0.1,O.2\n0.3,0.4\n",
+            "line 1: not a row of numbers with commas between: 0.1,O.2",
+        ),
+        ("k.csv", "0.1;0.2\n", "line 1: not a row of numbers with commas between: 0.1;0.2"),
+        ("l.csv", "0.1 0.2\n", "line 1: not a row of numbers with commas between: 0.1 0.2"),
+        ("m.csv", "inf,0.2\n", "1 of the points contain NaN or infinity"),
         ("d.csv", "0.1,0.2\n0.3\n", "line 2: 1 columns where the first point has 2"),
-        ("e.csv", "0.1,0.2\n0.3,abc\n", "line 2: not a row of numbers: 0.3,abc"),
+        (
+            "e.csv",
+            "0.1,0.2\n0.3,abc\n",
+            "line 2: not a row of numbers with commas between: 0.3,abc",
+        ),
         ("f.csv", b"\xff\xfe\x00", "is not a text file"),
         ("g.npy", b"not an array", "is damaged or not an NPY file"),
         ("h.txt", "0.1,0.2\n", "Points come as .csv or .npy, got h.txt"),
@@ -348,3 +362,30 @@ def test_compiled_programs_are_kept_where_the_environment_says(tmp_path):
     first, second = (json.loads(run.stdout) for run in runs)
     assert first["loss"] == second["loss"]
     assert second["compile_seconds"] < first["compile_seconds"]
+
+
+def test_files_of_others_are_not_deleted(monkeypatch, capsys, tmp_path):
+    (tmp_path / "history.csv").write_text("mine")
+    words = ("solve", "survival", "--dim", 1, "--steps", 5, "--out", tmp_path)
+    code, _, err = qpde(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "already holds history.csv. Choose another folder, or add --force" in err
+    assert (tmp_path / "history.csv").read_text() == "mine"
+
+
+def test_ctrl_c_before_training(tmp_path):
+    """While it compiles: one line, exit code 130, and a folder that resume can go on from."""
+    words = ["solve", "survival", "--dim", "7", "--steps", "100000", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "qpde.cli", *words, "--json"], stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "run" / "run.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert err.startswith("qpde: ")
+    assert "nterrupted" in err
+    assert len(err.splitlines()) == 1

@@ -11,7 +11,7 @@ SOURCE = Path(qpde.__file__).parent
 
 # A file imports only from rows above and from files to its left.
 ROWS = [
-    *("_status", "_cache", "_archive", "_form", "_jet", "_schedule", "activations"),
+    *("_status", "_interrupt", "_cache", "_archive", "_form", "_jet", "_schedule", "activations"),
     *("_random",),
     *("_field", "_eta", "_domain", "_round"),
     *("_network", "_measure", "_lift"),

@@ -119,6 +119,36 @@ def test_what_a_file_cannot_hold_is_passed(tmp_path):
         qpde.load(path, problem=problem, network=OwnNetwork(jnp.zeros(3)), measure=measure)
 
 
+class Wave(eqx.Module):
+    a: jax.Array
+    function: object = eqx.field(static=True)
+
+    def __call__(self, x):
+        return self.function(jnp.sum(self.a) * (1.0 + x[0]))
+
+
+def test_another_network_of_the_same_shape_is_told_apart(tmp_path):
+    problem = poisson()
+    network = Wave(jnp.ones(2), lambda z: jnp.sin(z))
+    run = {"steps": 3, "batch": 8, "progress": False, "checkpoint": tmp_path / "run"}
+    made = qpde.solve(problem, network=network, **run)
+    qpde.save(made, tmp_path / "a.safetensors")
+    qpde.load(tmp_path / "a.safetensors", problem=problem, network=network)
+    other = Wave(jnp.ones(2), lambda z: jnp.cos(z))
+    with pytest.raises(
+        ValueError, match="holds another network: with the one given, values differ"
+    ):
+        qpde.load(tmp_path / "a.safetensors", problem=problem, network=other)
+    with pytest.raises(ValueError, match="was made with another network"):
+        qpde.solve(problem, network=other, **run)
+
+
+def test_files_can_be_read_by_others(file):
+    mask = os.umask(0)
+    os.umask(mask)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
 def poisson(domain=None, equation=None, boundary=0.0):
     return Problem(
         domain or Ball(2), equation or (lambda x, u: u.laplacian + 1.0), boundary=boundary
@@ -132,7 +162,7 @@ def poisson(domain=None, equation=None, boundary=0.0):
         (poisson(domain=Ball(2, radius=1.01)), "the domain differs"),
         (poisson(equation=lambda x, u: u.laplacian + 1.001), "the equation differs"),
         (poisson(equation=lambda x, u: u.laplacian + 1.0 - u.value), "the equation differs"),
-        (poisson(boundary=0.1), "the boundary values differs"),
+        (poisson(boundary=0.1), "the boundary values differ"),
         (
             poisson(boundary=lambda x: 0.1 * (1.0 - jnp.sum(x * x))),
             "the extension of the boundary values differs",

@@ -342,3 +342,13 @@ def test_the_paper_in_one_dimension():
     )
     assert solution.score.max_relative_error < 2e-3
     assert solution.score.skill < 0.1
+
+
+def test_a_run_that_makes_nothing_better_says_so():
+    """Far from monotone: minus the Laplacian pushes one way, a large multiple of u the other."""
+    problem = Problem(Ball(2), lambda x, u: u.laplacian + 200.0 * u.value + 1.0)
+    with pytest.warns(
+        UserWarning, match="Training made nothing better: the held-out loss began at"
+    ):
+        solution = qpde.solve(problem, steps=200, throw=False, **SMALL)
+    assert solution.status is Status.FINISHED

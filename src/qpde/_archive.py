@@ -31,6 +31,8 @@ def write_bytes(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            os.umask(mask := os.umask(0))
+            os.chmod(name, 0o666 & ~mask)  # mkstemp makes files that nobody else can read
             os.replace(name, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):

@@ -86,7 +86,7 @@ class Checkpoint:
 
 
 def digest(tree: Any) -> str:
-    """A tree in a few letters: its arrays by their bits, its functions by their names."""
+    """A tree in a few letters: its arrays by their bits, its functions by name and code."""
     leaves, structure = jax.tree.flatten(tree)
     words = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
     for leaf in leaves:
@@ -94,9 +94,12 @@ def digest(tree: Any) -> str:
             words.update(f"{leaf.dtype}{leaf.shape}".encode())
             words.update(np.asarray(leaf).tobytes())
         elif callable(leaf):
-            words.update(getattr(leaf, "__qualname__", type(leaf).__qualname__).encode())
+            code = getattr(leaf, "__code__", None)
+            inside = "" if code is None else f"{code.co_code}{code.co_names}{code.co_consts}"
+            name = getattr(leaf, "__qualname__", type(leaf).__qualname__)
+            words.update(re.sub(r" at 0x[0-9a-f]+", "", name + inside).encode())
         else:
-            words.update(repr(leaf).encode())
+            words.update(re.sub(r" at 0x[0-9a-f]+", "", repr(leaf)).encode())
     return "#" + words.hexdigest()[:16]
 
 

@@ -21,11 +21,16 @@ _POINTS = 16
 # Entry, its points, what differs in words, which number shows it. The order is that of causes: in another
 # domain everything differs.
 _ENTRIES = (
-    ("eta_inside", "inside", "the domain", "the value of eta"),
-    ("eta_edge", "edge", "the domain", "the value of eta"),
-    ("data_edge", "edge", "the boundary values", "the boundary function"),
-    ("data_inside", "inside", "the extension of the boundary values", "the boundary function"),
-    ("equation", "inside", "the equation", "L u for a given jet of u"),
+    ("eta_inside", "inside", "the domain differs", "the value of eta"),
+    ("eta_edge", "edge", "the domain differs", "the value of eta"),
+    ("data_edge", "edge", "the boundary values differ", "the boundary function"),
+    (
+        "data_inside",
+        "inside",
+        "the extension of the boundary values differs",
+        "the boundary function",
+    ),
+    ("equation", "inside", "the equation differs", "L u for a given jet of u"),
 )
 
 
@@ -62,7 +67,7 @@ def check_fingerprint(problem: Problem, stored: dict[str, np.ndarray], where: An
         worst = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
         at = np.array2string(stored[place][worst], precision=4, threshold=6)
         raise ValueError(
-            f"{where} belongs to another problem: {words} differs. At x = {at} the file has "
+            f"{where} belongs to another problem: {words}. At x = {at} the file has "
             f"{there[worst]:.9g}, the problem given has {now[worst]:.9g} ({number})."
         )
 

@@ -144,9 +144,9 @@ class Solution:
 
     def _map_numpy(self, quantity: "_Quantity", points: np.ndarray) -> Any:
         self._check_shape(points.shape)
-        if np.any(np.isnan(points)):
-            rows = np.isnan(np.atleast_2d(points)).any(axis=1).sum()
-            raise ValueError(f"{rows} of the points contain NaN.")
+        if not np.all(np.isfinite(points)):
+            rows = (~np.isfinite(np.atleast_2d(points))).any(axis=1).sum()
+            raise ValueError(f"{rows} of the points contain NaN or infinity.")
         many = np.atleast_2d(points)
         with jax.enable_x64(self.precision == "float64"):
             distance = _by_chunks(_distance, self.problem.domain, many, self.precision)

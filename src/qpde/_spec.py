@@ -50,6 +50,13 @@ class Spec:
         dim = {} if self.dim is None else {"dim": self.dim}
         return builder(**dim, **self.settings)
 
+    def anchored(self) -> "Spec":
+        """The same spec with the whole path of a file, so that it works from any folder."""
+        if ".py:" not in self.problem:
+            return self
+        file, _, name = self.problem.rpartition(":")
+        return dataclasses.replace(self, problem=f"{Path(file).resolve()}:{name}")
+
     def build_options(self, problem: Problem) -> dict[str, Any]:
         """The options of `solve`."""
         options: dict[str, Any] = {
@@ -96,7 +103,14 @@ class Spec:
 
 def problem_from(recipe: str) -> Problem:
     """The problem that a recipe describes."""
-    return Spec(**json.loads(recipe)).build_problem()
+    spec = Spec(**json.loads(recipe))
+    file = spec.problem.rpartition(":")[0]
+    if file and not Path(file).is_file():
+        raise ValueError(
+            f"The problem was made by {file}, which is not there. Put it back, or in Python pass "
+            "the problem: qpde.load(path, problem=...)."
+        )
+    return spec.build_problem()
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

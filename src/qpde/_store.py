@@ -14,9 +14,11 @@ from typing import Any
 
 import jax
 import jax.random as jr
+import numpy as np
 
 from . import activations
 from ._archive import (
+    Groups,
     arrays_of,
     read_archive,
     remove_leftovers,
@@ -37,6 +39,7 @@ from ._trial import Trial
 
 SOLUTION, RUN, HISTORY = "solution.safetensors", "run.json", "history.csv"
 COMPARISON = "compare.json"
+FIGURES = ("history", "radial", "profile", "slice", "scatter")
 _PACKAGES = ("qpde", "jax", "jaxlib", "equinox", "optax", "numpy")
 
 
@@ -70,10 +73,14 @@ def save(solution: Solution, path: str | os.PathLike[str]) -> None:
     The file holds the network's numbers, the history, how to build a problem of the zoo again, and a
     fingerprint of the problem. It holds no code.
     """
+    if not isinstance(solution, Solution):
+        raise ValueError(f"save takes a qpde.Solution, got {type(solution).__name__}.")
     problem, network = solution.problem, solution.trial.network
+    marks = fingerprint(problem)
     groups = {
         "network": arrays_of(network),
-        "problem": fingerprint(problem),
+        "problem": marks,
+        "values": {"inside": solution(marks["inside"])},
         "history": {f.name: getattr(solution.history, f.name) for f in dataclasses.fields(History)},
     }
     header = {
@@ -107,7 +114,11 @@ def load(
     - `network`, `measure`: needed where they are your own classes: objects of the same structure,
       whose numbers are replaced.
     """
+    if problem is not None and not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a qpde.Problem, got {type(problem).__name__}.")
     path = Path(path)
+    if path.is_dir() and (path / CHECKPOINT).exists() and not (path / SOLUTION).exists():
+        raise ValueError(f"{path} is a run without a solution yet. Go on with: qpde resume {path}")
     path = path / SOLUTION if path.is_dir() else path
     header, groups = read_archive(path, "solution")
     problem = _rebuild_problem(header, problem, path)
@@ -118,7 +129,7 @@ def load(
         field = as_network_field(description, problem.domain, key=jr.key(0), dtype=precision)
         field = with_arrays(cast(field, precision), groups["network"], "the network")
         trial = Trial.of(problem, field, exact_boundary=header["exact_boundary"])
-    return Solution(
+    solution = Solution(
         problem=problem,
         trial=trial,
         measure=_rebuild_measure(header["measure"], measure, problem, path),
@@ -126,6 +137,19 @@ def load(
         history=History(**groups["history"]),
         **{name: header[name] for name in _PLAIN},
     )
+    if network is not None:
+        _check_values(solution, groups, path)
+    return solution
+
+
+def _check_values(solution: Solution, groups: Groups, path: Path) -> None:
+    """A network of the caller's own may have the right shapes and yet be another function."""
+    there, here = groups["values"]["inside"], solution(groups["problem"]["inside"])
+    if not np.allclose(here, there, rtol=0.0, atol=1e-4 * float(np.max(np.abs(there)))):
+        raise ValueError(
+            f"{path} holds another network: with the one given, values differ by up to "
+            f"{np.max(np.abs(here - there)):.3g} from those that were saved."
+        )
 
 
 _PLAIN = ("steps", "seconds", "compile_seconds", "rule", "seed", "precision")
@@ -192,14 +216,21 @@ def _rebuild_measure(
 
 def open_run(folder: Path, *, force: bool = False) -> None:
     """Make a run folder; one that holds a run is kept unless `force`."""
-    if (folder / RUN).exists() and not force:
+    ours = [RUN, CHECKPOINT, SOLUTION, HISTORY]
+    there = [name for name in (*ours, COMPARISON) if (folder / name).exists()]
+    if RUN in there and not force:
         raise ValueError(
             f"{folder} already holds a run. Choose another folder, add --force to replace it, or "
             f"go on with: qpde resume {folder}"
         )
+    if there and not force:
+        raise ValueError(
+            f"{folder} already holds {', '.join(there)}. Choose another folder, or add --force to "
+            "replace what a run writes."
+        )
     make_folder(folder)
     remove_leftovers(folder)
-    for name in (RUN, CHECKPOINT, SOLUTION, HISTORY):
+    for name in (*ours, *(f"{figure}.png" for figure in FIGURES)):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -230,6 +261,8 @@ def read_spec(folder: Path) -> tuple[Spec, dict[str, Any] | None]:
         raise ValueError(f"{folder} is not a run folder: it has no {RUN}.")
     try:
         record = json.loads((folder / RUN).read_text())
+        if not isinstance(record["result"], dict | None):
+            raise ValueError("its result is not an object")
         return Spec(**record["spec"]), record["result"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder / RUN} is damaged or not ours ({error}).") from None

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,19 @@ def read_points(path: Path) -> np.ndarray:
     """Points of shape `(n, d)` from a CSV or NPY file."""
     if not path.is_file():
         raise ValueError(f"There is no file {path}.")
-    if path.suffix == ".npy":
+    if path.suffix.lower() == ".npy":
         return _read_npy(path)
-    if path.suffix != ".csv":
+    if path.suffix.lower() != ".csv":
         raise ValueError(f"Points come as .csv or .npy, got {path.name}.")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file.") from None
-    rows = [(i, row) for i, row in enumerate(csv.reader(text.splitlines()), start=1) if row]
-    if rows and not _is_numeric(rows[0][1]):
-        rows = rows[1:]  # a header
+    rows = [(i, row) for i, row in enumerate(csv.reader(text.splitlines()), start=1) if any(row)]
+    if rows and not any(
+        _is_number(part) for cell in rows[0][1] for part in re.split(r"[;\s]", cell)
+    ):
+        rows = rows[1:]  # a header: not a number in it
     if not rows:
         raise ValueError(f"{path} holds no points.")
     width = len(rows[0][1])
@@ -39,7 +42,7 @@ def read_points(path: Path) -> np.ndarray:
             target[:] = [float(cell) for cell in row]
         except ValueError:
             raise ValueError(
-                f"{path}, line {line}: not a row of numbers: {','.join(row)}"
+                f"{path}, line {line}: not a row of numbers with commas between: {','.join(row)}"
             ) from None
     return points
 
@@ -54,11 +57,12 @@ def _read_npy(path: Path) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _is_numeric(row: list[str]) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        return bool([float(cell) for cell in row])
+        float(text)
     except ValueError:
         return False
+    return True
 
 
 def write_table(columns: dict[str, Any], path: Path | None) -> None:

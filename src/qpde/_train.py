@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import os
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from jaxtyping import PRNGKeyArray
 
 from . import _checkpoint
 from ._checkpoint import Checkpoint, Snapshot, digest
+from ._interrupt import Keyboard
 from ._loop import ENDS, Loop, block, held_out_loss, undone
 from ._measure import AbstractMeasure, Uniform, batch_sizes, chunk_size
 from ._network import Shallow, as_network_field, cast, trainable
@@ -78,6 +80,8 @@ class Plan:
         for name, value in (("steps", self.steps), ("seed", self.seed)):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
                 raise ValueError(f"{name} must be a whole number, not negative, got {value!r}.")
+        if self.steps >= 2**31:
+            raise ValueError(f"steps must be less than 2^31, got {self.steps}.")
         if self.seed >= 2**63:
             raise ValueError(f"seed must be less than 2^63, got {self.seed}.")
         if (
@@ -103,11 +107,10 @@ class Plan:
             )
 
     def identity(self) -> dict[str, Any]:
-        """The plan in plain values, the problem left out."""
+        """The plan in plain values, problem and network left out."""
         return {
             "rule": self.rule.name,
             "setting of the rule": digest(self.rule),
-            "network": digest(self.network),
             "batch": digest(self.batch),
             "measure": digest(self.measure),
             "steps": int(self.steps),
@@ -222,9 +225,24 @@ def solve(
     seconds = checked_budget(budget)
     with jax.enable_x64(precision == "float64"):
         solution = _run(plan, seconds, callback, checkpoint, progress)
+    if keep is Keep.HELD_OUT and solution.status.successful:
+        _warn_if_untrained(solution.history)
     if throw and not solution.status.successful:
         raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
     return solution
+
+
+def _warn_if_untrained(history: History) -> None:
+    """Say so when no iterate was better than the network that the run began with."""
+    held_out = history.held_out
+    if len(history.loss) >= _BLOCK and not np.nanmin(held_out[1:]) < held_out[0]:
+        warnings.warn(
+            "Training made nothing better: the held-out loss began at "
+            f"{held_out[0]:.3g} and ended at {held_out[-1]:.3g}, so the initial network is returned. "
+            "Lower the learning rate; if the equation is not monotone, try "
+            "rule=qpde.DeepGalerkin() (--rule deep-galerkin).",
+            stacklevel=3,
+        )
 
 
 @eqx.filter_jit
@@ -260,6 +278,14 @@ class Run:
         self._chunk = chunk_size(plan.batch, max(plan.steps, 1))
         self._sample = _held_out_sample(plan.measure, held_key, edge=not plan.rule.exact_boundary)
         self._weight = plan.rule.weight if isinstance(plan.rule, Penalty) else None
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the bits of the run, in plain values, the problem left out."""
+        network = self.trial.network
+        point = jax.ShapeDtypeStruct((self._plan.problem.dim,), self._plan.precision)
+        # As a program, because two functions of the user's may have the same name.
+        program = str(jax.make_jaxpr(network.value)(point))
+        return self._plan.identity() | {"network": digest((self._plan.network, program))}
 
     def begin(self) -> Snapshot:
         """The state before the first step."""
@@ -333,8 +359,8 @@ def _run(
     progress: bool,
 ) -> Solution:
     started = time.perf_counter()
-    store = None if folder is None else Checkpoint(folder, plan.problem, plan.identity())
     run = Run(plan)
+    store = None if folder is None else Checkpoint(folder, plan.problem, run.identity())
 
     def judge(state: Snapshot, callback: Callable[[Progress], Any] | None) -> Status | None:
         step = int(state.loop.step)
@@ -350,7 +376,7 @@ def _run(
             return Status.FINISHED
         return Status.BUDGET if state.seconds >= budget else None
 
-    with Bar(plan.steps, progress) as bar:
+    with Bar(plan.steps, progress) as bar, Keyboard() as keyboard:
         state = None if store is None else store.read(run.start)
         fresh = state is None
         if state is None:
@@ -363,6 +389,8 @@ def _run(
         pace = float("inf")  # seconds a step
         try:
             while status is None:
+                if keyboard.seen:
+                    raise KeyboardInterrupt
                 step = int(state.loop.step)
                 count = min(_BLOCK - step % _BLOCK, plan.steps - step)
                 if store is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -42,6 +43,7 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Run the command. Exit code 0, 1 (numerical failure), 2 (wrong use) or 130 (interrupted)."""
     warnings.showwarning = _show_warning
+    before = signal.signal(signal.SIGINT, _interrupted)
     try:
         if os.environ.get("QPDE_CACHE"):
             from ._cache import cache_compilations
@@ -52,6 +54,14 @@ def main() -> None:
         if not _raised_by_qpde(error):
             raise
         _fail(error, 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted(*_: Any) -> NoReturn:
+    """Ctrl-C outside training: what was written is whole, so leave at once."""
+    print("qpde: interrupted.", file=sys.stderr, flush=True)
+    os._exit(130)
 
 
 def _fail(message: Any, code: int) -> NoReturn:
@@ -117,6 +127,7 @@ def solve(
     options = spec.build_options(built)
     check_options(built, options)  # before a folder is touched
     if out is not None:
+        spec = spec.anchored()
         open_run(out, force=force)
         write_spec(out, spec)
     _train(spec, built, options, out, as_json, quiet)
@@ -230,6 +241,8 @@ def evaluate(
 
     solution = load(run)
     x = read_points(points)
+    if x.ndim == 1:  # an NPY file with one point, or with the points of a line
+        x = x[:, None] if solution.problem.dim == 1 else x[None]
     if out is not None and out.exists() and not force:
         raise ValueError(f"{out} exists. Choose another name or add --force.")
     columns = {"value": solution(x)}

@@ -188,6 +188,8 @@ def annulus(dim: int = 3) -> Problem:
     `Lap u = 0` in `1 < |x| < 2`; `u = 0` on the inner sphere, `u = (1 - 2^-d) x_1` on the outer;
     `u = (1 - |x|^-d) x_1`.
     """
+    if as_dimension(dim) < 2:
+        raise ValueError(f"annulus is defined from dimension 2 up, got {dim}.")
     return Problem(
         domain=Annulus(dim, inner=1.0, outer=2.0),
         equation=_Laplace(),
