@@ -10,7 +10,7 @@ exactly. Here `g(x) = sqrt(2) / (2 + k . x)` with a unit vector `k`; the same fo
 equation inside, so the error is known.
 
 Run:       python examples/semilinear.py [--steps 2000] [--out figure.png]
-Expected:  relative L2 error 2.1e-4.
+Expected:  relative L2 error 2.0e-4.
 """
 
 import argparse
