@@ -19,7 +19,7 @@ ROWS = [
     *("zoo", "_rule", "_solution"),
     *("_loop", "_checkpoint"),
     *("_train", "presets"),
-    *("_spec", "_store", "_table", "plot"),
+    *("_spec", "_store", "_table", "_style", "plot", "_page", "_run_page"),
     *("_options", "studies", "cli", "__init__"),
 ]
 
@@ -41,9 +41,10 @@ def test_files_import_only_from_above_and_from_the_left():
     for position, name in enumerate(ROWS):
         for other in imports(SOURCE / f"{name}.py") if name in files else ():
             assert ROWS.index(other) < position, f"{name} imports {other}"
-    for path in SOURCE.glob("*/*.py"):
-        for other in imports(path, level=2):
-            assert ROWS.index(other) < ROWS.index(path.parent.name), f"{path} imports {other}"
+    for path in SOURCE.glob("*/**/*.py"):
+        folder, *_, _ = path.relative_to(SOURCE).parts
+        for other in imports(path, level=len(path.relative_to(SOURCE).parts)):
+            assert ROWS.index(other) < ROWS.index(folder), f"{path} imports {other}"
 
 
 def test_files_are_short():

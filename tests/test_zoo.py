@@ -23,6 +23,7 @@ CASES = [
     ("annulus", 10),
     ("drift", 10),
     ("semilinear", 10),
+    ("american_put", 1),
 ]
 
 

@@ -5,6 +5,7 @@ import hashlib
 import re
 import time
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jax
@@ -94,13 +95,20 @@ def digest(tree: Any) -> str:
             words.update(f"{leaf.dtype}{leaf.shape}".encode())
             words.update(np.asarray(leaf).tobytes())
         elif callable(leaf):
-            code = getattr(leaf, "__code__", None)
-            inside = "" if code is None else f"{code.co_code}{code.co_names}{code.co_consts}"
+            inside = _code(getattr(leaf, "__code__", None))
             name = getattr(leaf, "__qualname__", type(leaf).__qualname__)
             words.update(re.sub(r" at 0x[0-9a-f]+", "", name + inside).encode())
         else:
             words.update(re.sub(r" at 0x[0-9a-f]+", "", repr(leaf)).encode())
     return "#" + words.hexdigest()[:16]
+
+
+def _code(code: Any) -> str:
+    """What a function does, without where its file lies."""
+    if code is None:
+        return ""
+    consts = [_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code}{code.co_names}{consts}"
 
 
 def _speaks(value: Any) -> bool:

@@ -25,7 +25,7 @@ from ._options import (
     SettingsOption,
     StepsOption,
 )
-from .studies.commands import bench
+from .studies.commands import bench, reproduce
 
 app = typer.Typer(
     help="Elliptic PDEs in any dimension by neural Q-learning.\n\n"
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 
 app.add_typer(bench, name="bench")
+app.command()(reproduce)
 
 
 def main() -> None:
@@ -371,6 +372,25 @@ def plot(
     names = None if only is None else [name.strip() for name in only.split(",")]
     for path in _draw(solution, folder, form, names):
         print(path)
+
+
+@app.command()
+def report(run: RunOption) -> None:
+    """Write a page about a run into its folder: numbers, figures, settings, in one HTML file.
+
+    \b
+    Example:
+      qpde report runs/demo
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+    from ._run_page import write_page
+    from ._store import read_spec
+
+    read_spec(run)
+    print(write_page(run))
 
 
 @app.command()

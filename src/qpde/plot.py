@@ -15,13 +15,19 @@ import numpy as np
 from ._domain import AbstractDomain, Interval, as_point, short
 from ._round import Annulus, Ball
 from ._solution import Solution
+from ._style import (
+    COMPUTED,
+    CYCLE,
+    EXACT,
+    QUIET,
+    TICKS,
+    figure_of,
+    finish,
+    new_axes,
+    new_figure,
+    write_figure,
+)
 
-# The colours of Okabe and Ito, which colour-blind readers tell apart; exact black, computed blue.
-_COMPUTED, _EXACT, _QUIET = "#0072B2", "#000000", "#9aa5b1"
-_CYCLE = (_COMPUTED, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", _EXACT)
-_STYLE: dict[Any, Any] = {"font.size": 9, "axes.linewidth": 0.6}
-_STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
-_TICKS = {"which": "both", "labelsize": 8, "width": 0.6}
 _DOTS = {"ls": "", "marker": ".", "mew": 0, "rasterized": True}
 _PANELS = {"exact": "exact $u$", "computed": "computed $Q$"}
 _PANELS |= {"error": "error $Q - u$", "residual": r"residual $|\mathcal{L} Q|$"}
@@ -34,14 +40,14 @@ def history(solution: Solution, ax: Any = None) -> Any:
 
     >>> ax = history(solution)
     """
-    ax = _axes(ax)
+    ax = new_axes(ax)
     past = solution.history
     many = len(past.loss) > 5_000
-    ax.plot(past.loss, color=_QUIET, lw=0.6, label="minibatch", rasterized=many)
-    style = {"color": _COMPUTED, "marker": "" if many else "o", "ms": 3}
+    ax.plot(past.loss, color=QUIET, lw=0.6, label="minibatch", rasterized=many)
+    style = {"color": COMPUTED, "marker": "" if many else "o", "ms": 3}
     ax.plot(past.checked_step, past.held_out, label="held-out points" + _extra(solution), **style)
     ax.set(xlabel="step", ylabel=r"mean of $(\mathcal{L} Q)^2$", yscale="log")
-    return _finish(ax, _title(solution))
+    return finish(ax, _title(solution))
 
 
 def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = False) -> Any:
@@ -53,18 +59,18 @@ def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = Fa
     if len(problems) != 1:
         got = "; ".join(problems) or "no solution"
         raise ValueError(f"Losses are compared between solutions of one problem, got {got}.")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     rules = [solution.rule for solution in solutions]
     for i, solution in enumerate(solutions):
         seed = f", seed {solution.seed}" if rules.count(solution.rule) > 1 else ""
         label = solution.rule + seed + _extra(solution)
         each = solution.seconds / max(solution.steps, 1) if seconds else 1
-        style = {"color": _CYCLE[i % len(_CYCLE)], "ls": ("-", "--", "-.", ":")[i % 4]}
+        style = {"color": CYCLE[i % len(CYCLE)], "ls": ("-", "--", "-.", ":")[i % 4]}
         x, y = solution.history.checked_step * each, solution.history.held_out
         ax.plot(x, y, lw=1.5, label=label, **style)
     label = "training time (s)" if seconds else "step"
     ax.set(xlabel=label, ylabel=r"held-out mean of $(\mathcal{L} Q)^2$", yscale="log")
-    return _finish(ax, problems[0])
+    return finish(ax, problems[0])
 
 
 def radial(solution: Solution, ax: Any = None, *, points: int = 1_000, seed: int = 0) -> Any:
@@ -75,7 +81,7 @@ def radial(solution: Solution, ax: Any = None, *, points: int = 1_000, seed: int
     domain, exact = solution.problem.domain, solution.problem.exact
     if not isinstance(domain, Ball | Annulus | Interval):
         raise ValueError(f"A radial plot needs a ball or an annulus, got {domain!r}.")
-    ax = _axes(ax)
+    ax = new_axes(ax)
     rng = np.random.default_rng(seed)
     inner = domain.inner if isinstance(domain, Annulus) else 0.0
     r = np.sort(inner + (domain.enclosing_ball[1] - inner) * rng.random(points))
@@ -87,10 +93,10 @@ def radial(solution: Solution, ax: Any = None, *, points: int = 1_000, seed: int
         # A line where the exact solution depends on the radius alone, else rings around the dots.
         line = even and np.abs(np.diff(u)).max() < 0.1 * np.ptp(u)
         rings = {**_DOTS, "marker": "o", "ms": 4, "mfc": "none", "mew": 0.4}
-        ax.plot(r, u, color=_EXACT, label="exact", **({"lw": 1, "zorder": 3} if line else rings))
-    ax.plot(r, _quietly(solution, x), color=_COMPUTED, ms=4, label="computed", **_DOTS)
+        ax.plot(r, u, color=EXACT, label="exact", **({"lw": 1, "zorder": 3} if line else rings))
+    ax.plot(r, _quietly(solution, x), color=COMPUTED, ms=4, label="computed", **_DOTS)
     ax.set(xlabel="$|x - c|$" if np.any(domain.centre) else "$|x|$", ylabel="$u$")
-    return _finish(ax, _title(solution))
+    return finish(ax, _title(solution))
 
 
 def profile(
@@ -119,20 +125,20 @@ def profile(
         raise ValueError(_misses("line", domain, through))
     computed = _on(_quietly, solution, origin, unit, t)
     if ax is None and pair:
-        ax = _new((4.8, 4.2), 2, 1, sharex=True, height_ratios=(2, 1))
+        ax = new_figure((4.8, 4.2), 2, 1, sharex=True, height_ratios=(2, 1))
         ax[0].figure.align_ylabels(ax)
-    ax = _axes(ax)
+    ax = new_axes(ax)
     upper, lower = ax if pair else (ax, ax)
     if exact is not None:
         u = _on(_many, exact, origin, unit, t)
-        upper.plot(t, u, color=_EXACT, lw=1.0, label="exact")
+        upper.plot(t, u, color=EXACT, lw=1.0, label="exact")
         if pair:
             _error(lower, t, np.abs(computed - u))
     dashes = "-" if exact is None else "--"
-    upper.plot(t, computed, dashes, color=_COMPUTED, lw=1.5, label="computed")
+    upper.plot(t, computed, dashes, color=COMPUTED, lw=1.5, label="computed")
     upper.set(ylabel="$u$")
     lower.set(xlabel=label)
-    _finish(upper, _title(solution, "line" if domain.dim > 1 else "", through))
+    finish(upper, _title(solution, "line" if domain.dim > 1 else "", through))
     return (upper, lower) if pair else upper
 
 
@@ -175,14 +181,14 @@ def slice(
     if axes is None:
         width, height = np.maximum(1.75 * sides / np.max(sides), 0.75)
         size = (len(names) * (width + 0.05) + 1.65, height + 0.92)
-        axes = _new(size, 1, len(names), sharey=True, layout="compressed")
+        axes = new_figure(size, 1, len(names), sharey=True, layout="compressed")
         title = _title(solution, "slice" if domain.dim > 2 else "", through)
         axes[0].figure.suptitle(title, fontsize=9)
     extent = (lower[0], lower[0] + sides[0], lower[1], lower[1] + sides[1])
     for ax, name in zip(axes, names, strict=True):
         style = {"extent": extent, "origin": "lower", "interpolation": "nearest", "aspect": "equal"}
         image = ax.imshow(np.ma.masked_invalid(values[name]), **style, **_colours(name, values))
-        ax.contour(x, y, distance, levels=[0.0], colors=_EXACT, linewidths=0.7)
+        ax.contour(x, y, distance, levels=[0.0], colors=EXACT, linewidths=0.7)
         ax.locator_params(nbins=3, steps=[1, 2, 5, 10])
         ax.set(xlabel=f"$x_{{{plane[0] + 1}}}$")
         ax.set_title(_PANELS[name], fontsize=ax.xaxis.label.get_size())
@@ -201,18 +207,18 @@ def scatter(solution: Solution, ax: Any = None, *, points: int = 2_000, seed: in
     if exact is None:
         cure = "build the problem with exact=..., or draw qpde.plot.slice, which shows the residual"
         raise ValueError(f"A scatter plot needs an exact solution: {cure}.")
-    ax = _axes(ax, (3.6, 3.7))
+    ax = new_axes(ax, (3.6, 3.7))
     with jax.enable_x64(True):
         x = np.asarray(domain.sample(jr.key(seed), points))
     u, computed = _many(exact, x), _quietly(solution, x)
-    ax.axline((u[0], u[0]), slope=1, color=_EXACT, lw=0.8, zorder=1)
-    ax.plot(u, computed, color=_COMPUTED, ms=4, **_DOTS)
+    ax.axline((u[0], u[0]), slope=1, color=EXACT, lw=0.8, zorder=1)
+    ax.plot(u, computed, color=COMPUTED, ms=4, **_DOTS)
     ax.set(xlabel="exact $u$", ylabel="computed $Q$", aspect="equal", adjustable="datalim")
     error = solution.score.relative_l2_error
     if error is not None:
         text, style = f"relative $L^2$ error {error:.2g}", {"size": ax.xaxis.label.get_size()}
         ax.text(0.05, 0.95, text, va="top", transform=ax.transAxes, **style)
-    return _finish(ax, _title(solution))
+    return finish(ax, _title(solution))
 
 
 def suited(solution: Solution) -> dict[str, Callable[..., Any]]:
@@ -238,20 +244,16 @@ def save(axes: Any, path: str | Path, *, dpi: int = 300) -> Any:
 
     The same figure gives the same bytes. A PDF holds TrueType fonts, as journals ask.
     """
-    import matplotlib as mpl
-
-    figure = np.ravel(np.asarray(axes, object))[0].figure
-    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-    with mpl.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "qpde"}):
-        try:
-            figure.savefig(path, dpi=dpi, metadata=undated.get(Path(path).suffix.lower()))
-        except OSError as error:
-            raise OSError(f"Cannot write {path}: {error.strerror}.") from None
+    figure = figure_of(axes)
+    try:
+        write_figure(figure, path, dpi=dpi)
+    except OSError as error:
+        raise OSError(f"Cannot write {path}: {error.strerror}.") from None
     return figure
 
 
 def _error(ax: Any, t: np.ndarray, error: np.ndarray) -> None:
-    ax.plot(t, error, color=_COMPUTED, lw=1.0)
+    ax.plot(t, error, color=COMPUTED, lw=1.0)
     ax.set(ylabel="$|Q - u|$")
     known = error[error > 0]
     if known.size:
@@ -342,29 +344,6 @@ def _quietly(function: Callable[..., Any], x: Any) -> np.ndarray:
         return np.asarray(function(x), np.float64)
 
 
-def _axes(ax: Any, size: tuple[float, float] = (4.8, 3.3)) -> Any:
-    return _new(size, 1, 1)[0] if ax is None else ax
-
-
-def _new(size: Any, rows: int, columns: int, *, layout: Any = "constrained", **options: Any) -> Any:
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(_STYLE):
-        figure, _ = plt.subplots(rows, columns, figsize=size, layout=layout, **options)
-        for ax in figure.axes:
-            ax.tick_params(**_TICKS)
-    return figure.axes
-
-
-def _finish(ax: Any, title: str) -> Any:
-    """Title and legend in the size of the labels, which is the caller's choice on their own axes."""
-    size = ax.xaxis.label.get_size()
-    ax.set_title(title, fontsize=size)
-    if len(ax.get_legend_handles_labels()[0]) > 1:
-        ax.legend(frameon=False, fontsize=size)
-    return ax
-
-
 def _colours(name: str, values: dict[str, np.ndarray]) -> dict[str, Any]:
     """The map and limits of a panel: exact and computed share theirs, the error is symmetric."""
     names = ("exact", "computed") if name in ("exact", "computed") else (name,)
@@ -383,7 +362,7 @@ def _colour_bar(ax: Any, image: Any, unit: float, *, log: bool) -> None:
     inset = ax.inset_axes((1.0 + 0.04 * unit, 0.0, 0.05 * unit, 1.0))
     bar = ax.figure.colorbar(image, cax=inset, extend="min" if log else "neither")
     bar.outline.set_linewidth(0.6)
-    inset.tick_params(**_TICKS)
+    inset.tick_params(**TICKS)
     if not log:
         bar.formatter.set_powerlimits((-3, 4))
         bar.formatter.set_useMathText(True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .._options import JsonOption, QuietOption
+from .._options import ForceOption, JsonOption, QuietOption
 
 bench = typer.Typer(help="Benchmarks against other codes.", no_args_is_help=True)
 
@@ -59,3 +59,59 @@ def speed(
         print(json.dumps(result))
     elif not quiet:
         print(page, end="")
+
+
+def reproduce(
+    only: Annotated[
+        str | None, typer.Option(help="Parts with commas between; all of them otherwise.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few steps and seeds, to see that all works.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the page and its data.")] = Path("paper"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what is in --out; runs done are kept.")
+    ] = False,
+    speed: Annotated[
+        Path | None,
+        typer.Option(
+            help="Result of `qpde bench speed`, for the authors' time; benchmarks/speed.json where "
+            "that exists."
+        ),
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run the paper's experiments and write a page to hold beside it.
+
+    Parts: timing, survival-1d, survival-20d, cycles, truncation, batches, sensitivity, put. The whole
+    takes the better part of an hour on two cores, --quick a few minutes. A killed or interrupted
+    command goes on with --resume.
+
+    \b
+    Examples:
+      qpde reproduce --quick --out out
+      qpde reproduce --only survival-1d,put --out out
+    """
+    from . import paper
+
+    names = paper.check_parts(only)
+    usual = Path("benchmarks/speed.json")
+    if speed is None and usual.exists():
+        speed = usual
+    paper.open_study(out, quick=quick, resume=resume, force=force)
+    try:
+        result = paper.reproduce(out, names, quick=quick, speed=speed, progress=not quiet)
+    except KeyboardInterrupt:
+        print(
+            f"qpde: interrupted. Go on with: qpde reproduce --resume --out {out}", file=sys.stderr
+        )
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps(result))
+    elif not quiet:
+        for claim in result["claims"]:
+            words = {True: "holds", False: "does not hold", None: "-"}[claim["holds"]]
+            print(f"{words:<14}{claim['median']:<12.3g}{claim['statement']} ({claim['paper']})")
+        print(f"written to {out / 'index.html'}")

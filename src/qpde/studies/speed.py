@@ -5,16 +5,12 @@ one after the other, round after round, and a ratio is the median over rounds of
 so that a machine that slows down for a while slows both sides.
 """
 
-import datetime
-import importlib.metadata
-import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -33,6 +29,7 @@ from .._rule import AbstractRule, DeepGalerkin, QLearning
 from .._schedule import as_schedule
 from .._train import Run, make_plan, solve
 from . import _peers, _speed_page
+from ._machine import machine, today, versions
 
 _DISCOUNT = 0.2
 # A sample lasts at least this many seconds, so that the clock and the call do not count.
@@ -258,10 +255,8 @@ def study(
     *, repeats: int = 9, peers: bool = True, note: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
     """The whole benchmark as one dictionary of plain values."""
-    machine = _machine()  # first: its load is that of other programs
-    versions = {name: importlib.metadata.version(name) for name in ("qpde", "jax", "jaxlib")}
-    if peers:
-        versions |= _peers.versions()
+    here = machine()  # first: its load is that of other programs
+    used = versions("qpde", "jax", "jaxlib") | (_peers.versions() if peers else {})
     note("start-up")
     problem = zoo.survival(20)
     options: dict[str, Any] = presets.paper(problem) | {"steps": 200, "progress": False}
@@ -303,9 +298,9 @@ def study(
             "authors_over_q_d1": ratio(timings["d1"]["authors"], timings["d1"]["q"]),
         }
     return {
-        "date": datetime.date.today().isoformat(),
-        "machine": machine,
-        "versions": versions,
+        "date": today(),
+        "machine": here,
+        "versions": used,
         "repeats": repeats,
         "ratios": ratios,
         "rows": [
@@ -329,21 +324,6 @@ def _row(name: str, case: Case, row: str, timing: Timing) -> dict[str, Any]:
         "fastest": 1e3 * min(timing.rounds),
         "slowest": 1e3 * max(timing.rounds),
         "first_seconds": timing.first,
-    }
-
-
-def _machine() -> dict[str, Any]:
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
-    return {
-        "processor": model,
-        "cores": len(os.sched_getaffinity(0)),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "load": round(os.getloadavg()[0], 2),
     }
 
 
