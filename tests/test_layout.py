@@ -19,6 +19,8 @@ ROWS = [
     *("zoo", "_rule", "_solution"),
     *("_loop", "_checkpoint"),
     *("_train", "presets"),
+    *("_enclosure", "_operator", "_poincare", "_witness", "_monotonicity"),
+    *("_residual", "_certificate"),
     *("_spec", "_store", "_table", "_style", "plot", "_page", "_run_page"),
     *("_options", "studies", "cli", "__init__"),
 ]

@@ -5,6 +5,8 @@ from . import plot as plot
 from . import presets as presets
 from . import zoo as zoo
 from ._cache import cache_compilations as cache_compilations
+from ._certificate import Certificate as Certificate
+from ._certificate import certify as certify
 from ._domain import AbstractDomain as AbstractDomain
 from ._domain import Box as Box
 from ._domain import Interval as Interval
@@ -15,6 +17,9 @@ from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Radial as Radial
 from ._measure import Uniform as Uniform
 from ._measure import Weighted as Weighted
+from ._monotonicity import Monotonicity as Monotonicity
+from ._monotonicity import monotonicity as monotonicity
+from ._monotonicity import suggest_measure as suggest_measure
 from ._network import MLP as MLP
 from ._network import Frozen as Frozen
 from ._network import Shallow as Shallow

@@ -188,11 +188,11 @@ def _survival_20d(effort: Effort, outcomes: Outcomes) -> Tables:
 
 
 # A cycle is a peak of the loss that stands out by a factor of two from what surrounds it.
-PROMINENCE = np.log10(2.0)
+PROMINENCE = float(np.log10(2.0))
 _SMOOTH, _TREND = 25, 2_001
 
 
-def cycles(loss: np.ndarray) -> np.ndarray:
+def cycles(loss: np.ndarray, prominence: float = PROMINENCE) -> np.ndarray:
     """The heights (in decades) of the peaks of the detrended log loss.
 
     The loss is averaged over 25 steps, which takes minibatch noise below a hundredth of a decade, and
@@ -200,7 +200,7 @@ def cycles(loss: np.ndarray) -> np.ndarray:
     """
     log = np.log10(uniform_filter1d(loss, _SMOOTH, mode="nearest"))
     flat = log - median_filter(log, min(_TREND, len(log)), mode="nearest")
-    return find_peaks(flat, prominence=PROMINENCE)[1]["prominences"]
+    return find_peaks(flat, prominence=prominence)[1]["prominences"]
 
 
 def _flow_jobs(effort: Effort) -> list[Job]:
@@ -221,7 +221,7 @@ def _cycles(effort: Effort, outcomes: Outcomes) -> Tables:
         row = {"optimiser": "plain flow" if plain else "Adam", "rule": outcome.numbers["rule"]}
         row |= {"dim": job.problem.dim, "seed": outcome.numbers["seed"], "steps": len(loss)}
         row |= {"peaks": len(heights), "per_1000_steps": 1e3 * len(heights) / len(loss)}
-        row |= {"largest_factor": 10 ** float(np.max(heights, initial=0.0))}
+        row |= {"largest_factor": 10 ** float(np.max(cycles(loss, 0.0), initial=0.0))}
         rows.append(row | {k: outcome.numbers[k] for k in ("loss", "relative_l2_error", "skill")})
         if job.problem.dim == 20 and outcome.numbers["seed"] == 0:
             start, stop = len(loss) // 4, len(loss) // 4 + min(4_000, len(loss) // 2)

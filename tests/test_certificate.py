@@ -1,0 +1,172 @@
+"""Certificates: never below the true error, growing with it, refused where they would mean nothing."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import qpde
+from qpde import zoo
+from qpde._certificate import certify
+from qpde._monotonicity import monotonicity
+
+
+def trained(problem, steps=300, **options):
+    return qpde.solve(problem, steps=steps, progress=False, **options)
+
+
+def true_error(solution):
+    """Root mean square and largest error on 20,000 fresh points, in float64."""
+    with jax.enable_x64(True):
+        x = solution.problem.domain.sample(jax.random.key(11), 20_000)
+        gap = solution(np.asarray(x)) - np.asarray(jax.vmap(solution.problem.exact)(x))
+    return float(np.sqrt(np.mean(gap**2))), float(np.max(np.abs(gap)))
+
+
+@pytest.fixture(scope="module")
+def survival():
+    return trained(zoo.survival(10), 1_000)
+
+
+def test_the_bound_holds_and_is_not_far_off(survival):
+    bound, (error, _) = certify(survival), true_error(survival)
+    assert error <= bound.bound <= 6 * error
+    assert (bound.kind, bound.confidence, bound.sample_size) == ("statistical", 0.99, 102_400)
+    relative = survival.score.relative_l2_error
+    assert relative <= bound.relative_bound <= 7 * relative
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        zoo.survival(1),
+        zoo.poisson_sine(2),
+        zoo.ellipsoid(3),
+        zoo.annulus(10),
+        zoo.drift(10),
+        zoo.semilinear(10),
+    ],
+    ids=lambda p: f"{p.name}-{p.dim}",
+)
+def test_bounds_hold_on_the_zoo(problem):
+    solution = trained(problem, 200)
+    error, largest = true_error(solution)
+    found = certify(solution)
+    assert error <= found.bound
+    assert found.kind == "statistical"
+    assert largest <= certify(solution, norm="sup").bound
+
+
+def test_a_spoiled_solution_gets_a_larger_bound(survival):
+    """Parameters moved by 3 % and 30 %: the bound follows the error."""
+    bounds, errors = [], []
+    for size in (0.0, 0.03, 0.3):
+        network = survival.trial.network
+        noise = np.random.default_rng(0).standard_normal(network.c.shape)
+        moved = eqx.tree_at(
+            lambda n: n.c, network, network.c + size * jnp.asarray(noise, "float32")
+        )
+        spoiled = dataclasses.replace(survival, trial=survival.trial.with_network(moved))
+        bounds.append(certify(spoiled).bound)
+        errors.append(true_error(spoiled)[0])
+    assert bounds[0] < bounds[1] < bounds[2]
+    for bound, error in zip(bounds, errors, strict=True):
+        assert error <= bound <= 8 * error
+
+
+@pytest.mark.parametrize("problem", [zoo.survival(1), zoo.survival(2)], ids=lambda p: str(p.dim))
+def test_rigorous_bounds(problem):
+    solution = trained(problem, 500)
+    error, largest = true_error(solution)
+    sampled, rigorous = certify(solution), certify(solution, rigorous=True)
+    assert rigorous.kind == "rigorous"
+    assert rigorous.confidence is None
+    assert 0.99 * sampled.bound <= rigorous.bound <= 10 * sampled.bound
+    assert error <= rigorous.bound
+    sup = certify(solution, norm="sup", rigorous=True)
+    assert sup.kind == "rigorous"
+    assert largest <= sup.bound
+    assert certify(solution, norm="sup").bound <= sup.bound
+
+
+def test_two_clear_lines(survival):
+    first, second = repr(certify(survival)).splitlines()
+    assert first.startswith("||Q - u|| in L2 <= ")
+    assert first.endswith("statistical, 99 % confidence")
+    assert "over the constant 28.99" in second
+    assert "assumes: the boundary data extend to H2" in second
+
+
+def test_without_a_constant_it_says_what_is_missing_and_offers_the_heuristic():
+    solution = trained(zoo.american_put(), 500)
+    with pytest.raises(ValueError, match="missing is a monotonicity constant.*heuristic=True"):
+        certify(solution)
+    found = certify(solution, heuristic=True)
+    assert found.kind == "heuristic"
+    assert "48 random directions" in found.assumptions[1]
+
+
+def test_drift_that_destroys_monotonicity():
+    problem = qpde.Problem(qpde.Ball(3), lambda x, u: 1 + u.generator(-20.0 * x, 1.0))
+    with pytest.raises(ValueError, match="a pair of functions refutes"):
+        certify(trained(problem, 100))
+
+
+def test_a_soft_boundary_has_a_sup_bound_only():
+    solution = trained(zoo.survival(2), 500, rule=qpde.Penalty())
+    with pytest.raises(ValueError, match='soft boundary.*norm="sup"'):
+        certify(solution)
+    found = certify(solution, norm="sup")
+    assert true_error(solution)[1] <= found.bound
+    assert "mismatch" in found.assumptions[0]
+
+
+def test_an_extension_that_is_not_in_h2_is_refused():
+    """f = (1 - |x|^2)^(3/4): its second derivatives grow like distance^(-5/4)."""
+    rough = qpde.Problem(
+        qpde.Ball(3),
+        lambda x, u: u.laplacian - u.value + 1,
+        boundary=lambda x: jnp.maximum(1 - jnp.sum(x * x), 1e-30) ** 0.75,
+    )
+    with pytest.raises(ValueError, match=r"not in H2"):
+        certify(trained(rough, 50))
+    assert certify(trained(rough, 50), heuristic=True).kind == "heuristic"
+
+
+def test_no_killing_and_negative_killing():
+    assert certify(trained(zoo.survival(3, discount=0.0), 200)).bound > 0
+    growing = qpde.Problem(qpde.Ball(3), lambda x, u: u.laplacian + 2 * u.value + 1)
+    solution = trained(growing, 100)
+    assert certify(solution).kind == "statistical"  # lambda_1 = pi^2 > 2
+    with pytest.raises(ValueError, match="killing rate c >= 0"):
+        certify(solution, norm="sup")
+
+
+def test_a_conditional_constant_states_its_range():
+    problem = qpde.Problem(
+        qpde.Ball(3), lambda x, u: u.laplacian + 0.5 * u.value**2 - 1, boundary=0.0
+    )
+    found = certify(trained(problem, 200))
+    assert found.monotonicity.kind == "conditional"
+    assert any("u takes values from" in text for text in found.assumptions)
+
+
+def test_a_constant_of_ones_own(survival):
+    known = monotonicity(survival.problem, potential=0.2)
+    assert certify(survival, constant=known).bound == pytest.approx(certify(survival).bound)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"confidence": 1.0}, "between 0.5 and 1"),
+        ({"norm": "l1"}, 'norm is "l2" or "sup"'),
+        ({"rigorous": True}, "up to 3 dimensions"),
+    ],
+)
+def test_wrong_use(survival, options, message):
+    with pytest.raises(ValueError, match=message):
+        certify(survival, **options)

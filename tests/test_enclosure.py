@@ -1,0 +1,67 @@
+"""Interval arithmetic: bounds that hold, are not far off, and say when they cannot be had."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpde import activations
+from qpde._enclosure import Unbounded, dependencies, enclose
+
+FUNCTIONS = {
+    "polynomial": lambda x: x[0] ** 3 - 2 * x[1] ** 2 + x[0] * x[1],
+    "square": lambda x: jnp.sum(x * x) - jnp.dot(x, x) ** 2,
+    "waves": lambda x: jnp.sin(5 * x[0]) * jnp.cos(3 * x[1]) + jnp.sin(x[0] + 40),
+    "exponentials": lambda x: jnp.exp(-jnp.sum(x**2)) / (2 + jnp.tanh(x[0])),
+    "roots": lambda x: jnp.sqrt(1 + x[0] ** 2) + jnp.abs(x[1]) ** 1.5 + jnp.log(3 + x[1]),
+    "choices": lambda x: jnp.where(x[0] > 0, x[1], -x[0]) + jnp.maximum(x[0], 0.3),
+    "products": lambda x: jnp.prod(jnp.sin(x) + 0.1),
+    "matrices": lambda x: jnp.dot(jnp.array([[1.0, -2.0], [0.5, 3.0]]) @ x, x),
+    "gradient": lambda x: jnp.sum(jax.grad(lambda y: jnp.sum(jnp.sin(y) * y**2))(x)),
+    "activations": lambda x: sum(jnp.sum(s(x)) for s in (activations.tanh, activations.sigmoid)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bounds_hold_and_close_up(name):
+    """At 2,000 random points of random boxes; a hundred times smaller boxes have smaller bounds."""
+    function, rng = FUNCTIONS[name], np.random.default_rng(0)
+    with jax.enable_x64(True):
+        many = jax.jit(jax.vmap(function))
+        for size in (1.5, 0.015):
+            centre = rng.uniform(-0.8, 0.8, 2)
+            (span,) = enclose(function, (centre - size, centre + size))
+            values = many(jnp.asarray(centre + size * rng.uniform(-1, 1, (2_000, 2))))
+            assert span.low <= values.min()
+            assert values.max() <= span.high
+        assert span.high - span.low < 12 * np.ptp(values) + 1e-3
+
+
+def test_infinite_arguments_and_zero_times_infinity():
+    whole = (-np.inf, np.inf)
+    assert enclose(lambda v: 3 * v**2, whole)[0].low == pytest.approx(0, abs=1e-200)
+    (span,) = enclose(lambda v: 1 + jnp.cos(v), whole)
+    np.testing.assert_allclose(span, (0, 2), atol=1e-12)
+    np.testing.assert_allclose(enclose(lambda v: 0.0 * v, whole)[0], (0, 0), atol=1e-200)
+    assert enclose(lambda v: v - v, whole)[0] == (-np.inf, np.inf)
+    assert enclose(lambda v: 1 / v, (-1.0, 1.0))[0] == (-np.inf, np.inf)
+
+
+def test_many_boxes_at_once():
+    edges = np.linspace(-1, 1, 101)
+    (spans,) = enclose(jax.vmap(lambda x: x**2 - x), (edges[:-1], edges[1:]))
+    assert spans.low.min() == pytest.approx(-0.25, abs=0.03)
+    assert spans.high.max() == pytest.approx(2, abs=0.03)
+
+
+def test_an_unknown_operation_says_so():
+    with pytest.raises(Unbounded, match="while"):
+        enclose(lambda x: jax.lax.while_loop(lambda s: s < 3, lambda s: s + 1, x), (0.0, 1.0))
+
+
+def test_dependencies_are_seen_through_calls():
+    def function(x, v, p):
+        return jax.jit(lambda a, b: (a * 2, b))(x, v)[0], jnp.tanh(v) * p, jnp.ones(())
+
+    with jax.enable_x64(True):
+        assert dependencies(function, 1.0, 2.0, 3.0) == [{0}, {1, 2}, set()]
