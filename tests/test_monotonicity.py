@@ -137,7 +137,9 @@ def test_kinds(function, kind):
 
 
 def test_a_range_of_values_makes_a_conditional_constant():
-    found = monotonicity(equation(lambda x, u: u.laplacian + u.value**2 - 1), value_range=(-1.0, 1.0))
+    found = monotonicity(
+        equation(lambda x, u: u.laplacian + u.value**2 - 1), value_range=(-1.0, 1.0)
+    )
     assert found.kind == "conditional"
     assert found.constant == pytest.approx(np.pi**2 - 2)
     assert "from -1 to 1" in repr(found)

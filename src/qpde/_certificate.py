@@ -17,6 +17,7 @@ from scipy.stats import norm as normal_law
 
 from ._domain import Box, Interval
 from ._enclosure import Unbounded
+from ._form import fresh
 from ._measure import Uniform
 from ._monotonicity import Monotonicity, monotonicity
 from ._network import cast
@@ -213,7 +214,7 @@ def _estimate(solution: Solution, constant: Monotonicity) -> tuple[float, list[s
     if constant.constant is not None:
         return constant.constant, ["coefficients at random points are representative"]
     with jax.enable_x64(True):
-        base = cast(solution.trial, "float64")
+        base = cast(fresh(solution.trial), "float64")
     witness = find_witness(solution.problem, solution.measure, base)
     if witness is None or witness.quotient <= 0:
         raise ValueError(
@@ -226,7 +227,7 @@ def _estimate(solution: Solution, constant: Monotonicity) -> tuple[float, list[s
 
 def _rigorous_l2(solution: Solution) -> float:
     with jax.enable_x64(True):
-        trial = cast(solution.trial, "float64")
+        trial = cast(fresh(solution.trial), "float64")
     try:
         largest, share = cell_bounds(solution, trial.residual)
     except Unbounded as error:
@@ -263,7 +264,7 @@ def _sup(solution: Solution, rigorous: bool, heuristic: bool) -> Certificate:
         assumptions.append("the largest boundary mismatch of 10,000 random points is the largest")
     if rigorous:
         with jax.enable_x64(True):
-            trial = cast(solution.trial, "float64")
+            trial = cast(fresh(solution.trial), "float64")
         try:
             residual, size = float(np.max(cell_bounds(solution, trial.residual)[0])), None
         except Unbounded as error:

@@ -133,7 +133,7 @@ def _apply(equation: Any, given: list[Span]) -> list[Span]:
             return [_outward(squares)]
         (left, right), (batch, other) = params["dimension_numbers"]
         if left == right and batch == other and len(left) + len(batch) == jnp.ndim(squares.low):
-            return [_outward(_total(squares, tuple(left)))]
+            return [_outward(_total(squares, left))]
     if name in _RISING:
         ends = [_bind(equation, [span])[0] for span in given[0]]
         return [_outward(Span(*_sound(ends)))]
@@ -264,7 +264,8 @@ def _dot(equation: Any, a: Span, b: Span) -> Span:
     return _sound((centre - spread, centre + spread))
 
 
-def _total(a: Span, axes: tuple[int, ...]) -> Span:
+def _total(a: Span, axes: Sequence[Any]) -> Span:
+    axes = tuple(axes)
     count = math.prod(a.low.shape[axis] for axis in axes)
     ends = [jnp.sum(end, axis=axes) for end in a]
     size = jnp.sum(jnp.maximum(jnp.abs(a.low), jnp.abs(a.high)), axis=axes)

@@ -17,6 +17,15 @@ else:
     Numbers = np.ndarray | jax.Array
 
 
+def fresh(tree: Any) -> Any:
+    """The tree with copies of its NumPy numbers, to be closed over by programs of one precision.
+
+    JAX (0.10.2) remembers the float32 or float64 version of a NumPy array that a program closed over, and
+    then hands it to programs that expect the other. Copies keep our own numbers out of that cache.
+    """
+    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
 class AbstractForm(eqx.Module):
     """A second-order form `H -> a : H` with a symmetric matrix `a`."""
 

@@ -307,7 +307,7 @@ class _Stationary:
         """The logarithm of the density, an integral of the drift along a straight line."""
         centre = jnp.asarray(self._operator.problem.domain.centre)
         away = x - centre
-        lines = centre + (0.5 + self._nodes)[:, None] * away
+        lines = centre[None] + (0.5 + self._nodes)[:, None] * away[None]
         slopes = jax.vmap(self._operator.drift)(lines) @ away
         return jnp.dot(self._weights, slopes) / self._operator.second(centre)
 

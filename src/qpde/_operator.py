@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ._enclosure import Unbounded, dependencies, enclose
-from ._form import Identity
+from ._form import Identity, fresh
 from ._jet import Coefficients, Jet, Quadratic, linearise
 from ._problem import Problem
 
@@ -63,7 +63,7 @@ class Operator(eqx.Module):
     @classmethod
     def of(cls, problem: Problem) -> "Operator":
         """Look at the equation's program: what its coefficients depend on."""
-        dim = problem.dim
+        problem, dim = fresh(problem), problem.dim
         zero, vector = np.zeros(()), np.zeros(dim)
         with jax.enable_x64(True):
             isotropic = _is_isotropic(_coefficients(problem, vector, zero, vector, zero, vector))

@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from ._domain import AbstractDomain
 from ._enclosure import encloser
+from ._form import fresh
 from ._measure import AbstractMeasure, Uniform
 from ._network import cast
 from ._round import Annulus
@@ -44,11 +45,12 @@ class _Layered(AbstractMeasure):
         domain, dim = self.domain, self.domain.dim
         assert isinstance(domain, Annulus)
         points = domain.sample(key, n)
-        r = jnp.sqrt(jnp.sum((points - domain.midpoint) ** 2, axis=1))
+        centre = domain.midpoint[None]
+        r = jnp.sqrt(jnp.sum((points - centre) ** 2, axis=1))
         width = domain.outer - domain.inner
         even = domain.inner + width * jr.uniform(jr.fold_in(key, 1), (n,), r.dtype)
         moved = jnp.where(jnp.arange(n) % 2 == 0, even, r)
-        points = domain.midpoint + (points - domain.midpoint) * (moved / r)[:, None]
+        points = centre + (points - centre) * (moved / r)[:, None]
         # Density of a uniform radius over that of a uniform point, at radius `moved`.
         hole = (domain.inner / domain.outer) ** dim
         ratio = (1.0 - hole) * domain.outer / (dim * width) * (domain.outer / moved) ** (dim - 1)
@@ -84,7 +86,7 @@ def growth(solution: Solution) -> float:
     The root mean square at 4,096 boundary points moved inwards by 1e-2, 1e-3 and 1e-4 of the inradius; the
     smaller of the two slopes.
     """
-    domain = solution.problem.domain
+    domain = fresh(solution.problem.domain)
 
     @eqx.filter_jit
     def sizes(trial: Trial, key: Any) -> Array:
@@ -101,7 +103,7 @@ def growth(solution: Solution) -> float:
 
 def value_range(solution: Solution) -> tuple[float, float]:
     """The smallest and largest value of `Q` and of the boundary data, at random points."""
-    domain, key = solution.problem.domain, jr.key(0, impl="threefry2x32")
+    domain, key = fresh(solution.problem.domain), jr.key(0, impl="threefry2x32")
 
     @eqx.filter_jit
     def values(trial: Trial, key: Any) -> Array:
@@ -116,7 +118,7 @@ def value_range(solution: Solution) -> tuple[float, float]:
 
 def cell_bounds(solution: Solution, function: Callable[[Array], Array]) -> tuple[np.ndarray, float]:
     """The largest `|function|` on cells that meet the domain, and a cell's share of the volume."""
-    domain = solution.problem.domain
+    domain = fresh(solution.problem.domain)
     lower, upper = (np.asarray(end) for end in domain.enclosing_box)
     count, dim = CELLS[domain.dim], domain.dim
     index = np.stack(np.meshgrid(*[np.arange(count)] * dim, indexing="ij"), -1).reshape(-1, dim)
@@ -139,7 +141,7 @@ def cell_bounds(solution: Solution, function: Callable[[Array], Array]) -> tuple
 
 
 def edge_gap(solution: Solution) -> float:
-    domain = solution.problem.domain
+    domain = fresh(solution.problem.domain)
 
     @eqx.filter_jit
     def gaps(trial: Trial, key: Any) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ._domain import AbstractDomain
+from ._form import fresh
 from ._measure import AbstractMeasure
 from ._network import cast
 from ._problem import Problem
@@ -139,7 +140,7 @@ class Solution:
             )
         self._check_shape(points.shape)
         points = points.astype(self.precision)
-        one = functools.partial(quantity, _fresh(self.trial))
+        one = functools.partial(quantity, fresh(self.trial))
         return one(points) if points.ndim == 1 else jax.vmap(one)(points)
 
     def _map_numpy(self, quantity: "_Quantity", points: np.ndarray) -> Any:
@@ -190,15 +191,6 @@ def _laplacian(trial: Trial, x: Array) -> Array:
 
 def _residual(trial: Trial, x: Array) -> Array:
     return trial.orientation * trial.residual(x)
-
-
-def _fresh(trial: Trial) -> Trial:
-    """The trial function with copies of its NumPy numbers, to be closed over by a caller's loops.
-
-    JAX (0.10.2) remembers the float32 version of a 0-d NumPy array that `lax.fori_loop` closed over, and
-    then hands it to programs that expect float64. Copies keep our own numbers out of that cache.
-    """
-    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, trial)
 
 
 def _distance(domain: AbstractDomain, x: Array) -> Array:
