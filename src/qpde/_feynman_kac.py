@@ -10,7 +10,6 @@ for any smooth `Q`. A solution `Q` makes the second mean small: it serves as a c
 interval is right however bad it is.
 """
 
-import dataclasses
 import time
 from typing import Any
 
@@ -19,24 +18,24 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from ._diffusion import Diffusion
 from ._domain import AbstractDomain, Box, Interval
+from ._estimate import MOST, PILOT, Estimate, Plan, Table
 from ._field import AbstractField
 from ._form import Identity, Numbers
 from ._interrupt import Keyboard
 from ._jet import Jet, widely
 from ._linear import Linear, Operator, examine
 from ._network import cast
-from ._pool import Ledger, Scheme, run
 from ._problem import Problem
 from ._progress import Walks
 from ._solution import Solution
 from ._trial import Trial
 from ._walk import Spheres
 
-_DEFAULT, _PILOT, _MOST = 1_000, 64, 1_000_000
+_DEFAULT = 1_000
 # The shell in which a walk on spheres stops, in inradii.
 _SHELL = 1e-6
 # Euler-Maruyama is done with time steps multiplied by these; the values are those of the second.
@@ -45,45 +44,6 @@ _LEVELS = (1.0, 0.25)
 _OUTSIDE, _ON = 1e-5, 1e-12
 _SAMPLE = 4_096
 _CHUNK = 1_024
-
-
-@dataclasses.dataclass(frozen=True)
-class Estimate:
-    """Values of the solution of a linear problem at points, with confidence intervals.
-
-    `low` and `high` are `value -+ (quantile * standard_error + bias)`: each interval holds with the given
-    confidence (asymptotically: the sums of the walks are taken as normal). `bias` bounds or estimates
-    the systematic error, `bias_source` says how. `walks` are the walks from every point (with both time
-    steps, where there are two), `work` the steps of all. `corrected`: a network served as control variate. `reached`: whether every half-width is
-    at most `accuracy` times the root mean square of the values; None where no accuracy was asked for.
-    """
-
-    points: np.ndarray
-    value: np.ndarray
-    standard_error: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    confidence: float
-    bias: np.ndarray
-    bias_source: str
-    walks: np.ndarray
-    work: int
-    seconds: float
-    method: str
-    corrected: bool
-    reached: bool | None
-
-    def __repr__(self) -> str:
-        half = 0.5 * (self.high - self.low)
-        size = _rms(self.value)
-        relative = f"{_rms(half) / size:.2g} of the rms value" if size > 0 else f"{_rms(half):.2g}"
-        aim = {None: "", True: ", accuracy reached", False: ", accuracy NOT reached"}[self.reached]
-        network = "with" if self.corrected else "without"
-        return (
-            f"Estimate at {self.value.size:,} points by {self.method}, {network} a network\n"
-            f"  {100 * self.confidence:g} % intervals of half-width {relative} (rms){aim}\n"
-            f"  {self.walks.sum():,} walks, {self.work:,} steps, {self.seconds:.1f} s"
-        )
 
 
 def feynman_kac(
@@ -135,7 +95,7 @@ def feynman_kac(
         )
         known = np.asarray(_chunked(_bases, plan.known, where))
         edge = np.asarray(_chunked(_bases, Known(problem.boundary), where))
-        table = _Table(plan, np.where(inside, known, edge), where, inside, confidence)
+        table = Table(plan, np.where(inside, known, edge), where, inside, confidence)
         with Walks(progress) as bar, Keyboard() as keyboard:
 
             def tell(done: int) -> None:
@@ -156,7 +116,7 @@ def feynman_kac(
 
 def _first(accuracy: float | None, walks: int | None) -> int:
     if accuracy is not None:
-        return _PILOT
+        return PILOT
     return _DEFAULT if walks is None else walks
 
 
@@ -187,20 +147,7 @@ class Payoff(eqx.Module):
         return f if self.trial is None else f - self.trial.value(x)
 
 
-class _Plan(eqx.Module):
-    """How the walks are done and what they add up."""
-
-    scheme: Scheme
-    payoff: Payoff
-    known: Known
-    method: str
-    corrected: bool
-    levels: tuple[float, ...]
-    bias: float
-    bias_source: str
-
-
-def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> _Plan:
+def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> Plan:
     trial = cast(solution.trial, "float64") if isinstance(solution, Solution) else None
     operator = Operator(problem.equation, problem.orientation)
     spheres = linear.scalar is not None and linear.killing is not None
@@ -210,7 +157,13 @@ def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> _Pl
     domain, known = problem.domain, Known(trial)
     if not spheres:
         scheme = Diffusion(domain, operator, linear)
-        return _Plan(scheme, payoff, known, "Euler-Maruyama", trial is not None, _LEVELS, 0.0, "")
+        source = (
+            f"time steps of at most {float(scheme.longest):.2g}, and a quarter of them for the values: "
+            "difference of the two means over all points, plus its standard error (an estimate)"
+        )
+        return Plan(
+            scheme, payoff, known, "Euler-Maruyama", trial is not None, _LEVELS, None, source
+        )
     shell = _SHELL * domain.inradius
     gamma = max(linear.killing or 0.0, 0.0) / scale
     # In the shell u is replaced by Q, or by f, with an error of at most sup |L Q|, or |L f|, times
@@ -225,7 +178,7 @@ def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> _Pl
         f"{2 * _SAMPLE:,} points times the mean time to the boundary ({how})"
     )
     scheme = Spheres(domain, gamma, shell)
-    return _Plan(scheme, payoff, known, "walk on spheres", trial is not None, (1.0,), bias, source)
+    return Plan(scheme, payoff, known, "walk on spheres", trial is not None, (1.0,), bias, source)
 
 
 @eqx.filter_jit
@@ -264,122 +217,6 @@ def _width(domain: AbstractDomain) -> float:
     return 2.0 * float(domain.enclosing_ball[1])
 
 
-class _Table:
-    """The walks so far, and what follows from them."""
-
-    def __init__(
-        self,
-        plan: _Plan,
-        known: np.ndarray,
-        points: np.ndarray,
-        inside: np.ndarray,
-        confidence: float,
-    ):
-        self._plan, self._known, self._points = plan, known, points
-        self._inside, self._confidence = inside, confidence
-        starts = points[inside]
-        self._ledgers = [Ledger(starts, np.full(len(starts), level)) for level in plan.levels]
-        self.done = self.planned = 0
-
-    def walk(self, walks: np.ndarray, key: PRNGKeyArray, tell: Any) -> None:
-        """Do so many more walks from every inner point."""
-        self.planned += len(self._ledgers) * int(walks.sum())
-        for i, ledger in enumerate(self._ledgers):
-            level_key = jr.fold_in(key, 1_000 + i)
-            run(self._plan.scheme, self._plan.payoff, ledger, walks, level_key, tell)
-            self.done += int(walks.sum())
-
-    @property
-    def value(self) -> np.ndarray:
-        return self._spread(self._ledgers[-1].mean) + self._known
-
-    @property
-    def bias(self) -> float:
-        """The bound of the plan, or what two time steps show."""
-        if len(self._ledgers) == 1 or not self._inside.any():
-            return self._plan.bias
-        # An error of order h^p with p >= 1/2 falls at least by half with h / 4, so what is left is
-        # at most the difference. One mean over all points, because single ones are mostly noise.
-        coarse, fine = self._ledgers
-        difference = np.mean(coarse.mean - fine.mean)
-        noise = np.sqrt(np.sum(_error(coarse) ** 2 + _error(fine) ** 2)) / len(fine.count)
-        return float(abs(difference) + noise)
-
-    def lacking(self, accuracy: float) -> np.ndarray:
-        """How many more walks every inner point needs, by its variance so far."""
-        ledger = self._ledgers[-1]
-        aim = accuracy * _rms(self.value)
-        room = max(aim - self.bias, 0.5 * aim)
-        quantile = _quantile(self._confidence, ledger.count)
-        short = quantile * _error(ledger) > room
-        if not aim > 0:
-            return np.zeros(len(ledger.count), np.int64)
-        needed = np.ceil(1.1 * (quantile * ledger.deviation / room) ** 2)
-        needed = np.minimum(np.maximum(needed, ledger.count + _PILOT), _MOST)
-        return np.where(short, np.maximum(needed - ledger.count, 0), 0).astype(np.int64)
-
-    def estimate(self, points: np.ndarray, accuracy: float | None, seconds: float) -> Estimate:
-        """The result; arrays have the shape that the points ask for."""
-        ledger, plan = self._ledgers[-1], self._plan
-        value, error = self.value, self._spread(_error(ledger))
-        bias = self._spread(np.full(len(ledger.count), self.bias))
-        half = self._spread(_quantile(self._confidence, ledger.count) * _error(ledger)) + bias
-        reached = None
-        if accuracy is not None:
-            reached = bool(np.all(half <= accuracy * _rms(value) * (1 + 1e-9)))
-        walks = sum(self._spread(each.count) for each in self._ledgers)
-        shape = points.shape[:-1]
-        value, error, half, bias, walks = (
-            np.asarray(a).reshape(shape) for a in (value, error, half, bias, walks)
-        )
-        return Estimate(
-            points=points,
-            value=value,
-            standard_error=error,
-            low=value - half,
-            high=value + half,
-            confidence=self._confidence,
-            bias=bias,
-            bias_source=plan.bias_source or _stepping(plan),
-            walks=walks.astype(np.int64),
-            work=sum(each.work for each in self._ledgers),
-            seconds=seconds,
-            method=plan.method,
-            corrected=plan.corrected,
-            reached=reached,
-        )
-
-    def _spread(self, inner: np.ndarray) -> np.ndarray:
-        """Numbers of the inner points among all; zero on the boundary."""
-        full = np.zeros(len(self._inside), inner.dtype)
-        full[self._inside] = inner
-        return full
-
-
-def _stepping(plan: _Plan) -> str:
-    scheme = plan.scheme
-    assert isinstance(scheme, Diffusion)
-    return (
-        f"time steps of at most {float(scheme.longest):.2g}, and a quarter of them for the values: "
-        "difference of the two means over all points, plus its standard error (an estimate)"
-    )
-
-
-def _error(ledger: Ledger) -> np.ndarray:
-    return ledger.deviation / np.sqrt(np.maximum(ledger.count, 1))
-
-
-def _quantile(confidence: float, count: np.ndarray) -> np.ndarray:
-    """Student's, two-sided."""
-    from scipy.special import stdtrit
-
-    return stdtrit(np.maximum(count - 1.0, 1.0), 0.5 + 0.5 * confidence)
-
-
-def _rms(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values)))) if np.size(values) else 0.0
-
-
 def _distances(domain: AbstractDomain, points: Array) -> Array:
     return jax.vmap(domain.distance)(points)
 
@@ -407,8 +244,8 @@ def _check_options(accuracy: float | None, walks: int | None, confidence: float)
     if accuracy is not None and not 0 < accuracy < np.inf:
         raise ValueError(f"accuracy must be a positive number such as 1e-3, got {accuracy!r}.")
     whole = isinstance(walks, int | np.integer) and not isinstance(walks, bool)
-    if walks is not None and not (whole and 2 <= walks <= _MOST):
-        raise ValueError(f"walks must be a whole number from 2 to {_MOST:,}, got {walks!r}.")
+    if walks is not None and not (whole and 2 <= walks <= MOST):
+        raise ValueError(f"walks must be a whole number from 2 to {MOST:,}, got {walks!r}.")
     if not 0 < confidence < 1:
         raise ValueError(
             f"confidence must lie between 0 and 1, for example 0.95, got {confidence}."

@@ -103,7 +103,7 @@ def examine(problem: Problem) -> Linear:
             matrix = matrices[0] if constant else None
     still = np.max(np.abs(drift)) <= _ROUNDING * scale
     return Linear(
-        scalar=float(second[0, 0]) if isotropic and constant and still else None,
+        scalar=float(diagonal[0, 0]) if isotropic and constant and still else None,
         killing=(
             float(killing[0])
             if np.ptp(killing) <= _ROUNDING * max(scale, np.max(np.abs(killing)))

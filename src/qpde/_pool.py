@@ -8,7 +8,7 @@ place of one per step. `K` is drawn as the walk goes on (reservoir sampling).
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -39,6 +39,7 @@ class Step(NamedTuple):
     exit: Float[Array, "p d"]  # where
 
 
+@runtime_checkable
 class Scheme(Protocol):
     """How walkers move."""
 
@@ -47,6 +48,7 @@ class Scheme(Protocol):
     ) -> Step: ...
 
 
+@runtime_checkable
 class Payoff(Protocol):
     """What is added up along a walk, and at its end."""
 
@@ -100,14 +102,14 @@ def normals(key: PRNGKeyArray, n: int, dim: int) -> Float[Array, "n d"]:
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any], state: State) -> State:
+def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any, Any], state: State) -> State:
     """Move all walkers until a block of steps is done or no walk is left."""
-    scheme, key, count = fixed
+    scheme, key, count, limit = fixed
     slots, rows = state.walkers.x.shape[0], state.jobs.level.shape[0]
     until = state.clock + _BLOCK
 
     def go_on(state: State) -> Array:
-        return (state.done < count) & (state.clock < until) & (jnp.max(state.walkers.age) <= LIMIT)
+        return (state.done < count) & (state.clock < until) & (jnp.max(state.walkers.age) <= limit)
 
     def one(state: State) -> State:
         w, jobs = state.walkers, state.jobs
@@ -159,6 +161,19 @@ def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any], state: State) -> State:
         )
 
     return jax.lax.while_loop(go_on, one, state)
+
+
+@eqx.filter_jit
+def _begin(starts: Any, levels: Any, count: Any, exits: bool) -> State:
+    """The first jobs in the slots."""
+    rows, dim = starts.shape
+    slot = jnp.arange(_SLOTS)
+    row = jnp.minimum(slot, rows - 1)
+    zeros = jnp.zeros(rows)
+    jobs = Jobs(starts, levels, zeros, zeros, jnp.zeros((rows, dim if exits else 0)))
+    walkers = _start(starts[row], levels[row], jnp.where(slot < count, slot, rows))
+    none = jnp.zeros((), slot.dtype)
+    return State(walkers, jobs, jnp.minimum(count, _SLOTS), none, none, none)
 
 
 def _start(x: Array, level: Array, job: Array) -> Walkers:
@@ -256,26 +271,12 @@ def _segment(
     tell: Callable[[int], None],
 ) -> tuple[np.ndarray, int]:
     """The sums of the first `count` of some walks, and how many steps these took."""
-    rows, dim = starts.shape
-    place, level = jnp.asarray(starts), jnp.asarray(levels)
-    slot = jnp.arange(_SLOTS)
-    row = jnp.minimum(slot, rows - 1)
-    # Separate arrays, because all of them are given away.
-    jobs = Jobs(
-        place,
-        level,
-        *(jnp.zeros(rows) for _ in range(2)),
-        jnp.zeros((rows, dim if payoff.ends else 0)),
-    )
-    begin = _start(place[row], level[row], jnp.where(slot < count, slot, rows))
-    walkers = begin._replace(source=place[row])
-    numbers = (jnp.asarray(n) for n in (min(count, _SLOTS), 0, 0, 0))
-    state = State(walkers, jobs, *numbers)
-    fixed = (scheme, key, jnp.asarray(count))
+    fixed = (scheme, key, np.asarray(count), np.asarray(LIMIT))
+    state = _begin(starts, levels, np.asarray(count), payoff.ends)
     while int(state.done) < count:
         state = _advance(fixed, state)
         tell(int(state.done))
-        if int(jnp.max(state.walkers.age)) > LIMIT:
+        if np.asarray(state.walkers.age).max() > LIMIT:
             raise RuntimeError(
                 f"A random walk had not left the domain after {LIMIT:,} steps. Check that the "
                 "diffusion does not vanish and that domain.distance falls to zero at the boundary."

@@ -30,8 +30,9 @@ from ._form import Numbers
 from ._pool import Step, directions
 from ._random import uniform
 
-# Spheres are kept so small that kappa is at most this: F then stays below 2,000 and its series short.
-_KAPPA = 16.0
+# Spheres are kept so small that kappa is at most this: the series of F is short, and the harmonic law of the
+# source points not too far from the screened one.
+_KAPPA = 4.0
 
 
 class Spheres(eqx.Module):
