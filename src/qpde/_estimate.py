@@ -7,11 +7,12 @@ import equinox as eqx
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from scipy.special import stdtrit
 
 from ._pool import Ledger, Payoff, Scheme, run
 
 # Walks from every point before an accuracy is judged, and at most.
-PILOT, MOST = 64, 1_000_000
+PILOT, MOST = 128, 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Estimate:
     """Values of the solution of a linear problem at points, with confidence intervals.
 
     `low` and `high` are `value -+ (quantile * standard_error + bias)`: each interval holds with the given
-    confidence (asymptotically: the sums of the walks are taken as normal). `bias` bounds or estimates
+    confidence (asymptotically: the mean over the walks is taken as normal). `bias` bounds or estimates
     the systematic error, `bias_source` says how. `walks` are the walks from every point (with both time
     steps, where there are two), `work` the steps of all. `corrected`: a network served as control
     variate. `reached`: whether every half-width is at most `accuracy` times the root mean square of
@@ -115,12 +116,13 @@ class Table:
         ledger = self._ledgers[-1]
         aim = accuracy * _rms(self.value)
         room = max(aim - self.bias, 0.5 * aim)
-        quantile = _quantile(self._confidence, ledger.count)
+        quantile = _quantile(self._confidence, ledger)
         short = quantile * _error(ledger) > room
         if not aim > 0:
             return np.zeros(len(ledger.count), np.int64)
         needed = np.ceil(1.1 * (quantile * ledger.deviation / room) ** 2)
-        needed = np.minimum(np.maximum(needed, ledger.count + PILOT), MOST)
+        # In steps, because the quantile falls as the variance becomes known.
+        needed = np.clip(needed, ledger.count + PILOT, np.minimum(4 * ledger.count, MOST))
         return np.where(short, np.maximum(needed - ledger.count, 0), 0).astype(np.int64)
 
     def estimate(self, points: np.ndarray, accuracy: float | None, seconds: float) -> Estimate:
@@ -128,7 +130,7 @@ class Table:
         ledger, plan = self._ledgers[-1], self._plan
         value, error = self.value, self._spread(_error(ledger))
         bias = self._spread(np.full(len(ledger.count), self.bias))
-        half = self._spread(_quantile(self._confidence, ledger.count) * _error(ledger)) + bias
+        half = self._spread(_quantile(self._confidence, ledger) * _error(ledger)) + bias
         reached = None
         if accuracy is not None:
             reached = bool(np.all(half <= accuracy * _rms(value) * (1 + 1e-9)))
@@ -165,11 +167,16 @@ def _error(ledger: Ledger) -> np.ndarray:
     return ledger.deviation / np.sqrt(np.maximum(ledger.count, 1))
 
 
-def _quantile(confidence: float, count: np.ndarray) -> np.ndarray:
-    """Student's, two-sided."""
-    from scipy.special import stdtrit
+def _quantile(confidence: float, ledger: Ledger) -> np.ndarray:
+    """Student's, two-sided, with as many degrees of freedom as the variance is known by.
 
-    return stdtrit(np.maximum(count - 1.0, 1.0), 0.5 + 0.5 * confidence)
+    The variance of a sample variance is `(kurtosis - 1) / n` of its square, and `2 / nu` with `nu` degrees of
+    freedom. Walks from a point near the boundary are mostly short and rarely long: a kurtosis of 50
+    is common, and `nu = n - 1` would give intervals that hold too rarely.
+    """
+    most = np.maximum(ledger.count - 1.0, 1.0)
+    freedom = 2.0 * ledger.count / np.maximum(ledger.kurtosis - 1.0, 1e-12)
+    return stdtrit(np.clip(freedom, 1.0, most), 0.5 + 0.5 * confidence)
 
 
 def _rms(values: Any) -> float:

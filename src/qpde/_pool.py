@@ -19,8 +19,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ._random import bits, uniform
 
-# Walkers that move together. They fit into a processor's cache.
-_SLOTS = 2_048
+# Walkers that move together, in large runs and in small ones. They fit into a processor's cache.
+_SLOTS, _FEW = 2_048, 256
 # Jobs in one buffer, numbers in its points, steps between two looks at the keyboard, steps of a walk.
 _JOBS, _NUMBERS, _BLOCK, LIMIT = 2**17, 2**23, 500, 100_000
 # A discount below this is replaced by it or by zero, at random, with the right mean.
@@ -164,16 +164,16 @@ def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any, Any], state: State) -> Stat
 
 
 @eqx.filter_jit
-def _begin(starts: Any, levels: Any, count: Any, exits: bool) -> State:
+def _begin(starts: Any, levels: Any, count: Any, exits: bool, slots: int) -> State:
     """The first jobs in the slots."""
     rows, dim = starts.shape
-    slot = jnp.arange(_SLOTS)
+    slot = jnp.arange(slots)
     row = jnp.minimum(slot, rows - 1)
     zeros = jnp.zeros(rows)
     jobs = Jobs(starts, levels, zeros, zeros, jnp.zeros((rows, dim if exits else 0)))
     walkers = _start(starts[row], levels[row], jnp.where(slot < count, slot, rows))
     none = jnp.zeros((), slot.dtype)
-    return State(walkers, jobs, jnp.minimum(count, _SLOTS), none, none, none)
+    return State(walkers, jobs, jnp.minimum(count, slots), none, none, none)
 
 
 def _start(x: Array, level: Array, job: Array) -> Walkers:
@@ -201,32 +201,50 @@ def _pay(payoff: Payoff, jobs: Jobs) -> Array:
 
 
 class Ledger:
-    """Number, sum and sum of squares of the walks from every start, and the steps they took."""
+    """The number of walks from every start, the moments of their sums, and the steps they took."""
 
     def __init__(self, starts: np.ndarray, levels: np.ndarray):
         self.starts, self.levels = starts, levels
         self.count = np.zeros(len(starts), np.int64)
         self.work = 0
-        self._sum, self._squares = np.zeros(len(starts)), np.zeros(len(starts))
+        # Sums of powers, about a number near the mean so that nothing cancels.
+        self._about, self._powers = np.zeros(len(starts)), np.zeros((4, len(starts)))
 
     def add(self, which: np.ndarray, values: np.ndarray, work: int) -> None:
         """Enter the sums of some walks, each with the number of its start."""
         n = len(self.starts)
-        self.count += np.bincount(which, minlength=n)
-        self._sum += np.bincount(which, values, n)
-        self._squares += np.bincount(which, values * values, n)
+        count = np.bincount(which, minlength=n)
+        first = np.bincount(which, values, n) / np.maximum(count, 1)
+        self._about = np.where(self.count == 0, first, self._about)
+        centred = values - self._about[which]
+        self._powers += [np.bincount(which, centred**k, n) for k in (1, 2, 3, 4)]
+        self.count += count
         self.work += work
 
     @property
     def mean(self) -> np.ndarray:
         """The mean over the walks from every start."""
-        return self._sum / np.maximum(self.count, 1)
+        return self._about + self._moments[0]
 
     @property
     def deviation(self) -> np.ndarray:
         """The standard deviation of one walk, from every start."""
-        spread = self._squares - self.count * self.mean**2
-        return np.sqrt(np.maximum(spread, 0.0) / np.maximum(self.count - 1, 1))
+        m, m2 = self._moments[:2]
+        unbiased = self.count / np.maximum(self.count - 1, 1)
+        return np.sqrt(unbiased * np.maximum(m2 - m * m, 0.0))
+
+    @property
+    def kurtosis(self) -> np.ndarray:
+        """The fourth central moment divided by the squared variance, 3 where that is zero."""
+        m, m2, m3, m4 = self._moments
+        variance = m2 - m * m
+        fourth = m4 - 4 * m * m3 + 6 * m * m * m2 - 3 * m**4
+        safe = np.where(variance > 0, variance, 1.0) ** 2
+        return np.where((variance > 0) & (safe > 0), fourth / np.maximum(safe, 1e-300), 3.0)
+
+    @property
+    def _moments(self) -> np.ndarray:
+        return self._powers / np.maximum(self.count, 1)
 
 
 def run(
@@ -272,7 +290,8 @@ def _segment(
 ) -> tuple[np.ndarray, int]:
     """The sums of the first `count` of some walks, and how many steps these took."""
     fixed = (scheme, key, np.asarray(count), np.asarray(LIMIT))
-    state = _begin(starts, levels, np.asarray(count), payoff.ends)
+    slots = _SLOTS if count >= 4 * _SLOTS else _FEW
+    state = _begin(starts, levels, np.asarray(count), payoff.ends, slots)
     while int(state.done) < count:
         state = _advance(fixed, state)
         tell(int(state.done))
