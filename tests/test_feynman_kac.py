@@ -274,7 +274,7 @@ def test_diffusions_in_time_steps(coefficients):
     exact = exactly(problem, points)
     error = np.sqrt(np.sum(result.standard_error**2))
     assert abs(np.sum(result.value - exact)) <= 4 * error + np.sum(result.bias)
-    assert np.all(result.bias < 0.1)
+    assert np.all(result.bias < 0.2)
 
 
 def test_time_steps_agree_with_spheres():
@@ -420,7 +420,9 @@ def test_coverage(problem, walks):
     exact = exactly(problem, points)
     result = estimate(solution, points, walks=walks)
     assert 0.90 <= covered(result, exact) <= 0.99
-    by_accuracy = estimate(solution, points, accuracy=float(np.median(result.high - result.low)))
+    aim = np.median(result.high - result.low) / np.sqrt(np.mean(exact**2))
+    by_accuracy = estimate(solution, points, accuracy=float(aim))
+    assert by_accuracy.reached
     assert covered(by_accuracy, exact) >= 0.90
 
 
