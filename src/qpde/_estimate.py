@@ -106,10 +106,13 @@ class Table:
             return 0.0
         # An error of order h^p with p >= 1/2 falls at least by half with h / 4, so what is left is
         # at most the difference. One mean over all points, because single ones are mostly noise.
+        # Points with much noise count less; none counts more than twice as much as the median one.
         coarse, fine = self._ledgers
-        difference = np.mean(coarse.mean - fine.mean)
-        noise = np.sqrt(np.sum(_error(coarse) ** 2 + _error(fine) ** 2)) / len(fine.count)
-        return float(abs(difference) + noise)
+        noise = _error(coarse) ** 2 + _error(fine) ** 2
+        weight = 1.0 / np.maximum(noise + np.median(noise), 1e-300)
+        weight /= weight.sum()
+        difference = np.dot(weight, coarse.mean - fine.mean)
+        return float(abs(difference) + np.sqrt(np.dot(weight**2, noise)))
 
     def lacking(self, accuracy: float) -> np.ndarray:
         """How many more walks every inner point needs, by its variance so far."""

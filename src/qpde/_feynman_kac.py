@@ -159,7 +159,7 @@ def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> Pla
         scheme = Diffusion(domain, operator, linear)
         source = (
             f"time steps of at most {float(scheme.longest):.2g}, and a quarter of them for the values: "
-            "difference of the two means over all points, plus its standard error (an estimate)"
+            "mean difference of the two over all points, plus its standard error (an estimate)"
         )
         return Plan(
             scheme, payoff, known, "Euler-Maruyama", trial is not None, _LEVELS, None, source
