@@ -17,6 +17,7 @@ ROWS = [
     *("_network", "_measure", "_lift"),
     *("_problem", "_fingerprint", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
+    *("_linear", "_pool", "_walk", "_diffusion", "_estimate", "_feynman_kac"),
     *("_loop", "_checkpoint"),
     *("_train", "presets"),
     *("_enclosure", "_operator", "_poincare", "_witness", "_monotonicity"),

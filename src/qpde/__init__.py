@@ -10,6 +10,8 @@ from ._certificate import certify as certify
 from ._domain import AbstractDomain as AbstractDomain
 from ._domain import Box as Box
 from ._domain import Interval as Interval
+from ._feynman_kac import Estimate as Estimate
+from ._feynman_kac import feynman_kac as feynman_kac
 from ._field import AbstractField as AbstractField
 from ._jet import Jet as Jet
 from ._lift import lift as lift

@@ -112,3 +112,33 @@ class Stages:
             self._console.print(
                 f"run {self._ended} of {self._count}: {self._name}, loss {loss:.2e}, {seconds:.0f} s"
             )
+
+
+class Walks:
+    """Shows how many random walks have ended; does nothing where there is no terminal."""
+
+    def __init__(self, shown: bool):
+        self._bar: Any = None
+        if not shown or not sys.stderr.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24))
+        columns += (TextColumn("{task.completed:,.0f}/{task.total:,.0f}"), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("walks", total=None)
+
+    def __enter__(self) -> "Walks":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int, total: int) -> None:
+        """So many of the walks known to be needed have ended."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total)
