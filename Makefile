@@ -17,7 +17,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/qpde solve survival --dim 20 --out runs/demo --force
-	@echo "Figures: runs/demo/history.png, runs/demo/radial.png"
+	$(BIN)/qpde certify runs/demo
+	@echo "Figures: runs/demo/history.png, runs/demo/radial.png; page: $$($(BIN)/qpde report runs/demo)"
 
 lint: setup
 	$(BIN)/ruff check .

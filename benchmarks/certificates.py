@@ -94,8 +94,8 @@ def markdown(results: list[dict[str, Any]]) -> str:
     lines += [
         "",
         "In one and two dimensions the effectivity is larger: the bound divides by the smallest eigenvalue "
-        "of the operator, while the error that training leaves sits in modes whose eigenvalue is far above it. "
-        "In higher dimensions the eigenvalues of the modes that a network resolves lie closer together.",
+        "of the operator, while the error that training leaves sits in modes whose eigenvalue is far above "
+        "it. In higher dimensions the eigenvalues of the modes that a network resolves lie closer together.",
     ]
     return "\n".join(lines) + "\n"
 

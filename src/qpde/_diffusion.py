@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ._domain import AbstractDomain
 from ._form import Numbers
 from ._jet import Coefficients
-from ._linear import Linear, Operator
+from ._linear import Affine, Linear
 from ._pool import Step, normals
 
 _OVERSHOOT = 0.5826
@@ -34,13 +34,13 @@ class Diffusion(eqx.Module):
     """One Euler step. A walk's `level` multiplies all its time steps."""
 
     domain: AbstractDomain
-    operator: Operator
+    operator: Affine
     longest: Numbers
     factor: Numbers | None  # sigma where it is constant
     isotropic: bool = eqx.field(static=True)
     definite: bool = eqx.field(static=True)
 
-    def __init__(self, domain: AbstractDomain, operator: Operator, linear: Linear):
+    def __init__(self, domain: AbstractDomain, operator: Affine, linear: Linear):
         self.domain, self.operator = domain, operator
         self.longest = np.asarray(longest_step(domain, linear))
         self.isotropic, self.definite = linear.isotropic, linear.definite

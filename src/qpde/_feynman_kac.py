@@ -27,7 +27,7 @@ from ._field import AbstractField
 from ._form import Identity, Numbers
 from ._interrupt import Keyboard
 from ._jet import Jet, widely
-from ._linear import Linear, Operator, examine
+from ._linear import Affine, Linear, examine
 from ._network import cast
 from ._problem import Problem
 from ._progress import Walks
@@ -132,7 +132,7 @@ class Known(eqx.Module):
 class Payoff(eqx.Module):
     """`L Q` or `r` along the walk, and `f - Q` or `f` at its end, divided by the operator's `scale`."""
 
-    operator: Operator
+    operator: Affine
     trial: Trial | None
     boundary: AbstractField
     scale: Numbers
@@ -149,7 +149,7 @@ class Payoff(eqx.Module):
 
 def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> Plan:
     trial = cast(solution.trial, "float64") if isinstance(solution, Solution) else None
-    operator = Operator(problem.equation, problem.orientation)
+    operator = Affine(problem.equation, problem.orientation)
     spheres = linear.scalar is not None and linear.killing is not None
     scale = 2.0 * linear.scalar if spheres and linear.scalar is not None else 1.0
     exact = trial is not None and trial.exact_boundary
@@ -205,7 +205,8 @@ def _shell(problem: Problem, trial: Trial | None, width: Any) -> tuple[Array, Ar
     laplacians = jax.vmap(lambda x: eta.trace(x, Identity()))(inner)
     constant = jnp.ptp(laplacians) <= 1e-9 * jnp.max(jnp.abs(laplacians))
     longest = 2.0 * jnp.max(jax.vmap(eta.value)(near)) / jnp.abs(laplacians[0])
-    found = jnp.where(jnp.isfinite(found), found, 0.0)
+    # Where it is not finite nothing bounds the bias.
+    found = jnp.where(jnp.isfinite(found), found, jnp.inf)
     return jnp.max(found), jnp.where(constant, longest, jnp.inf)
 
 

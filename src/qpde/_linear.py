@@ -44,7 +44,7 @@ class Linear:
     matrix: np.ndarray | None  # the constant A, unless isotropic
 
 
-class Operator(eqx.Module):
+class Affine(eqx.Module):
     """The coefficients of a linear equation at one point, oriented so that `A >= 0`."""
 
     equation: Equation

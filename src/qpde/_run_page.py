@@ -8,7 +8,7 @@ from . import plot
 from ._archive import write_text
 from ._page import Figure, Panel, Section, Table, render
 from ._solution import Solution
-from ._store import HISTORY, RUN, SOLUTION, load, report
+from ._store import CERTIFICATE, HISTORY, RUN, SOLUTION, load, read_certificates, report
 from ._style import figure_of, svg
 
 PAGE = "report.html"
@@ -54,6 +54,7 @@ def run_page(solution: Solution, record: dict[str, Any], folder: Path) -> str:
                 f"{solution.rule}: {solution.status.value}",
                 Table("", ("quantity", "value"), results, files=links),
                 *_judgement(numbers),
+                *_certificates(folder),
             ],
         ),
         Section("Figures", _figures(solution, folder)),
@@ -84,6 +85,28 @@ def _judgement(numbers: dict[str, Any]) -> list[str]:
             "because the trial function is good here, not because the network learned."
         ]
     return []
+
+
+def _certificates(folder: Path) -> list[Any]:
+    """What `qpde certify` found, where it was asked."""
+    found = read_certificates(folder)
+    if not found:
+        return [f"No bound for the error yet: `qpde certify {folder.name}` looks for one."]
+    rows = [
+        [
+            {"l2": "‖Q − u‖ in L2", "sup": "sup |Q − u|"}[name],
+            one["bound"],
+            one["relative_bound"],
+            one["kind"],
+            "–" if one["confidence"] is None else f"{100 * one['confidence']:g} %",
+            "; ".join(one["assumptions"]),
+        ]
+        for name, one in found.items()
+    ]
+    columns = ("norm", "bound", "relative bound", "kind", "confidence", "assumes")
+    return [
+        Table("Bounds for the error.", columns, rows, cards=True, files={CERTIFICATE: CERTIFICATE})
+    ]
 
 
 def _figures(solution: Solution, folder: Path) -> list[Figure]:

@@ -38,7 +38,7 @@ from ._status import Status
 from ._trial import Trial
 
 SOLUTION, RUN, HISTORY = "solution.safetensors", "run.json", "history.csv"
-COMPARISON = "compare.json"
+COMPARISON, CERTIFICATE = "compare.json", "certificate.json"
 FIGURES = ("history", "radial", "profile", "slice", "scatter")
 _PACKAGES = ("qpde", "jax", "jaxlib", "equinox", "optax", "numpy")
 
@@ -216,7 +216,7 @@ def _rebuild_measure(
 
 def open_run(folder: Path, *, force: bool = False) -> None:
     """Make a run folder; one that holds a run is kept unless `force`."""
-    ours = [RUN, CHECKPOINT, SOLUTION, HISTORY]
+    ours = [RUN, CHECKPOINT, SOLUTION, HISTORY, CERTIFICATE]
     there = [name for name in (*ours, COMPARISON) if (folder / name).exists()]
     if RUN in there and not force:
         raise ValueError(
@@ -273,6 +273,23 @@ def write_run(folder: Path, spec: Spec, solution: Solution) -> None:
     save(solution, folder / SOLUTION)
     write_text(folder / HISTORY, _history_csv(solution.history))
     write_spec(folder, spec, report(solution, run=folder))
+
+
+def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
+    """Write `certificate.json`: a bound of each norm, the last one that was asked for."""
+    write_text(
+        folder / CERTIFICATE,
+        json.dumps(read_certificates(folder) | {certificate["norm"]: certificate}, indent=2) + "\n",
+    )
+
+
+def read_certificates(folder: Path) -> dict[str, Any]:
+    """The certificates of a run by norm, none where there is no file."""
+    path = folder / CERTIFICATE
+    try:
+        return json.loads(path.read_text()) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}). Remove it and certify again.") from None
 
 
 def open_comparison(folder: Path, *, force: bool) -> None:

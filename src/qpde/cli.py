@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from ._commands import certify, draw, evaluate, plot, report
 from ._options import (
     BudgetOption,
     DimOption,
@@ -38,7 +39,8 @@ app = typer.Typer(
 )
 
 app.add_typer(bench, name="bench")
-app.command()(reproduce)
+for command in (evaluate, certify, plot, report, reproduce):
+    app.command()(command)
 
 
 def main() -> None:
@@ -145,7 +147,7 @@ def _train(
     solution = solve(problem, **options, checkpoint=out, progress=not quiet, throw=False)
     if out is not None:
         write_run(out, spec, solution)
-        _draw(solution, out, "png")
+        draw(solution, out, "png")
     if as_json:
         print(json.dumps(report(solution, run=out)))
     elif not quiet:
@@ -156,28 +158,6 @@ def _train(
         interrupted = solution.status is Status.INTERRUPTED
         cure = f" Go on with: qpde resume {out}" if interrupted and out is not None else ""
         _fail(f"{solution.status.value}{cure}", 130 if interrupted else 1)
-
-
-def _draw(solution: Any, folder: Path, form: str, names: list[str] | None = None) -> list[Path]:
-    """Write the figures that suit a solution."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from . import plot
-
-    suited = plot.suited(solution)
-    for name in names or []:
-        if name not in suited:
-            raise ValueError(
-                f"No figure {name!r} suits this solution. It has: {', '.join(suited)}."
-            )
-    written = []
-    for name in names or suited:
-        written.append(folder / f"{name}.{form}")
-        plt.close(plot.save(suited[name](solution), written[-1]))
-    return written
 
 
 @app.command()
@@ -212,47 +192,6 @@ def resume(
         spec = dataclasses.replace(spec, budget=None)
     problem = spec.build_problem()
     _train(spec, problem, spec.build_options(problem), run, as_json, quiet)
-
-
-@app.command()
-def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a solution file.")],
-    points: Annotated[
-        Path, typer.Argument(help="CSV (one point a row, a header line is allowed) or NPY.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="CSV or NPY file to write; standard output otherwise.")
-    ] = None,
-    gradient: Annotated[
-        bool, typer.Option("--gradient", help="Also du/dx_1, ... du/dx_d.")
-    ] = False,
-    force: ForceOption = False,
-) -> None:
-    """Values of a solution at given points, one row each.
-
-    \b
-    Examples:
-      qpde evaluate runs/mine points.csv
-      qpde evaluate runs/mine points.npy --gradient --out values.npy
-    """
-    import numpy as np
-
-    from ._store import load
-    from ._table import read_points, write_table
-
-    solution = load(run)
-    x = read_points(points)
-    if x.ndim == 1:  # an NPY file with one point, or with the points of a line
-        x = x[:, None] if solution.problem.dim == 1 else x[None]
-    if out is not None and out.exists() and not force:
-        raise ValueError(f"{out} exists. Choose another name or add --force.")
-    columns = {"value": solution(x)}
-    if gradient:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # points outside were named with the values
-            slopes = solution.grad(x)
-        columns |= {f"du_dx{i + 1}": slope for i, slope in enumerate(np.transpose(slopes))}
-    write_table(columns, out)
 
 
 @app.command()
@@ -344,53 +283,6 @@ def _side_by_side(reports: list[dict[str, Any]]) -> str:
         cells = "".join(f"{cell(row[name]):>19}" for name in columns)
         lines.append(f"{row['rule']:<14}{cells}{row['status']:>19}")
     return "\n".join(lines)
-
-
-@app.command()
-def plot(
-    run: RunOption,
-    only: Annotated[
-        str | None, typer.Option(help="Figures with commas between; all that suit otherwise.")
-    ] = None,
-    form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
-    out: Annotated[Path | None, typer.Option(help="Folder; the run folder otherwise.")] = None,
-) -> None:
-    """Draw a run: history, radial profile, profile, slice, scatter.
-
-    \b
-    Examples:
-      qpde plot runs/demo
-      qpde plot runs/demo --only slice,scatter --format pdf --out figures
-    """
-    from ._store import load, make_folder
-
-    if form not in ("png", "svg", "pdf"):
-        raise ValueError(f"--format is png, svg or pdf, got {form!r}.")
-    solution = load(run)
-    folder = out or (run if run.is_dir() else run.parent)
-    make_folder(folder)
-    names = None if only is None else [name.strip() for name in only.split(",")]
-    for path in _draw(solution, folder, form, names):
-        print(path)
-
-
-@app.command()
-def report(run: RunOption) -> None:
-    """Write a page about a run into its folder: numbers, figures, settings, in one HTML file.
-
-    \b
-    Example:
-      qpde report runs/demo
-    """
-    import matplotlib
-
-    matplotlib.use("Agg")
-
-    from ._run_page import write_page
-    from ._store import read_spec
-
-    read_spec(run)
-    print(write_page(run))
 
 
 @app.command()

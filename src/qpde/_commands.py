@@ -1,0 +1,178 @@
+"""The commands that act on runs: they parse, call, print."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ._options import ForceOption, JsonOption, QuietOption, RunOption, SeedOption
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder or a solution file.")],
+    points: Annotated[
+        Path, typer.Argument(help="CSV (one point a row, a header line is allowed) or NPY.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or NPY file to write; standard output otherwise.")
+    ] = None,
+    gradient: Annotated[
+        bool, typer.Option("--gradient", help="Also du/dx_1, ... du/dx_d.")
+    ] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Also confidence intervals, from random walks.")
+    ] = False,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(help="Half-width of the intervals over the rms value (with --intervals)."),
+    ] = None,
+    walks: Annotated[
+        int | None, typer.Option(help="Walks from every point (with --intervals).")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Values of a solution at given points, one row each.
+
+    With --intervals the values are corrected by random walks (linear equations only), and each has the ends
+    of its confidence interval.
+
+    \b
+    Examples:
+      qpde evaluate runs/mine points.csv
+      qpde evaluate runs/mine points.npy --gradient --out values.npy
+      qpde evaluate runs/mine points.csv --intervals --accuracy 1e-3
+    """
+    import numpy as np
+
+    from ._store import load
+    from ._table import read_points, write_table
+
+    if not intervals and (accuracy is not None or walks is not None):
+        raise ValueError("--accuracy and --walks belong to --intervals; add it.")
+
+    solution = load(run)
+    x = read_points(points)
+    if x.ndim == 1:  # an NPY file with one point, or with the points of a line
+        x = x[:, None] if solution.problem.dim == 1 else x[None]
+    if out is not None and out.exists() and not force:
+        raise ValueError(f"{out} exists. Choose another name or add --force.")
+    if intervals:
+        from ._feynman_kac import feynman_kac
+
+        options: dict[str, Any] = {"accuracy": accuracy, "walks": walks, "confidence": confidence}
+        found = feynman_kac(solution, x, **options, seed=seed, progress=not quiet)
+        columns = {"value": found.value, "low": found.low, "high": found.high}
+        columns |= {"standard_error": found.standard_error, "network": solution(x)}
+        if not quiet:
+            print(found, file=sys.stderr)
+    else:
+        columns = {"value": solution(x)}
+    if gradient:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # points outside were named with the values
+            slopes = solution.grad(x)
+        columns |= {f"du_dx{i + 1}": slope for i, slope in enumerate(np.transpose(slopes))}
+    write_table(columns, out)
+
+
+def certify(
+    run: RunOption,
+    norm: Annotated[str, typer.Option(help="l2 or sup.")] = "l2",
+    confidence: Annotated[float, typer.Option(help="Of the statistical part.")] = 0.99,
+    rigorous: Annotated[
+        bool, typer.Option("--rigorous", help="By interval arithmetic, up to three dimensions.")
+    ] = False,
+    heuristic: Annotated[
+        bool, typer.Option("--heuristic", help="Without a proof give an estimate.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """A bound for the error of a run, written to certificate.json in its folder.
+
+    \b
+    Examples:
+      qpde certify runs/demo
+      qpde certify runs/demo --norm sup --json
+    """
+    from ._certificate import certify
+    from ._store import load, write_certificate
+
+    if not run.is_dir():
+        raise ValueError(f"{run} is not a run folder.")
+    options: dict[str, Any] = {"norm": norm, "confidence": confidence}
+    found = certify(load(run), **options, rigorous=rigorous, heuristic=heuristic)
+    write_certificate(run, found.summary())
+    print(json.dumps(found.summary()) if as_json else found)
+
+
+def plot(
+    run: RunOption,
+    only: Annotated[
+        str | None, typer.Option(help="Figures with commas between; all that suit otherwise.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
+    out: Annotated[Path | None, typer.Option(help="Folder; the run folder otherwise.")] = None,
+) -> None:
+    """Draw a run: history, radial profile, profile, slice, scatter.
+
+    \b
+    Examples:
+      qpde plot runs/demo
+      qpde plot runs/demo --only slice,scatter --format pdf --out figures
+    """
+    from ._store import load, make_folder
+
+    if form not in ("png", "svg", "pdf"):
+        raise ValueError(f"--format is png, svg or pdf, got {form!r}.")
+    solution = load(run)
+    folder = out or (run if run.is_dir() else run.parent)
+    make_folder(folder)
+    names = None if only is None else [name.strip() for name in only.split(",")]
+    for path in draw(solution, folder, form, names):
+        print(path)
+
+
+def draw(solution: Any, folder: Path, form: str, names: list[str] | None = None) -> list[Path]:
+    """Write the figures that suit a solution."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from . import plot
+
+    suited = plot.suited(solution)
+    for name in names or []:
+        if name not in suited:
+            raise ValueError(
+                f"No figure {name!r} suits this solution. It has: {', '.join(suited)}."
+            )
+    written = []
+    for name in names or suited:
+        written.append(folder / f"{name}.{form}")
+        plt.close(plot.save(suited[name](solution), written[-1]))
+    return written
+
+
+def report(run: RunOption) -> None:
+    """Write a page about a run into its folder: numbers, figures, settings, in one HTML file.
+
+    \b
+    Example:
+      qpde report runs/demo
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+    from ._run_page import write_page
+    from ._store import read_spec
+
+    read_spec(run)
+    print(write_page(run))
