@@ -29,5 +29,13 @@ def test_example(name, capsys):
     assert f"relative L2 error  {error:.2e}" in capsys.readouterr().out
 
 
+def test_how_wrong_is_it(capsys):
+    """Both proved bounds hold; in twenty dimensions within a factor of six."""
+    rigorous, statistical = load("how_wrong_is_it").main(steps=300)
+    assert rigorous >= 1
+    assert 1 <= statistical <= 6
+    assert "missing is a monotonicity constant" in capsys.readouterr().out
+
+
 def test_every_example_is_tested():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SIZES)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES, "how_wrong_is_it"}

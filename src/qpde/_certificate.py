@@ -170,7 +170,7 @@ def _l2(
         relative_bound=bound / (low_size - bound) if low_size > bound else None,
         norm="l2",
         kind=kind,
-        confidence=None if rigorous else confidence,
+        confidence=confidence if kind == "statistical" else None,
         residual=residual,
         factor=1.0 / gamma,
         assumptions=tuple(assumptions),

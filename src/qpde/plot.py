@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 
 from ._domain import AbstractDomain, Interval, as_point, short
+from ._estimate import Estimate
 from ._round import Annulus, Ball
 from ._solution import Solution
 from ._style import (
@@ -73,10 +74,20 @@ def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = Fa
     return finish(ax, problems[0])
 
 
-def radial(solution: Solution, ax: Any = None, *, points: int = 1_000, seed: int = 0) -> Any:
+def radial(
+    solution: Solution,
+    ax: Any = None,
+    *,
+    points: int = 1_000,
+    seed: int = 0,
+    estimate: Estimate | None = None,
+) -> Any:
     """`Q` against the distance from the centre at random points, with the exact values if known.
 
-    >>> ax = radial(solution)
+        >>> ax = radial(solution)
+        >>> ax = radial(solution, estimate=feynman_kac(solution, points))
+
+    An `estimate` is drawn as confidence intervals at its points.
     """
     domain, exact = solution.problem.domain, solution.problem.exact
     if not isinstance(domain, Ball | Annulus | Interval):
@@ -95,6 +106,9 @@ def radial(solution: Solution, ax: Any = None, *, points: int = 1_000, seed: int
         rings = {**_DOTS, "marker": "o", "ms": 4, "mfc": "none", "mew": 0.4}
         ax.plot(r, u, color=EXACT, label="exact", **({"lw": 1, "zorder": 3} if line else rings))
     ax.plot(r, _quietly(solution, x), color=COMPUTED, ms=4, label="computed", **_DOTS)
+    if estimate is not None:
+        there = np.atleast_2d(estimate.points) - domain.centre
+        _intervals(ax, np.linalg.norm(there, axis=1), estimate)
     ax.set(xlabel="$|x - c|$" if np.any(domain.centre) else "$|x|$", ylabel="$u$")
     return finish(ax, _title(solution))
 
@@ -106,11 +120,15 @@ def profile(
     direction: Any = 0,
     through: Any = None,
     points: int = 401,
+    estimate: Estimate | None = None,
 ) -> Any:
     """`Q` along a straight line from boundary to boundary, above its error if that is known.
 
         >>> upper, lower = profile(solution)
         >>> ax = profile(solution, ax, direction=[1, 1, 0])
+        >>> ax = profile(solution, ax, estimate=feynman_kac(solution, points))
+
+    An `estimate` at points of the line is drawn as confidence intervals.
 
     The line runs along `direction`, an axis or a vector, `through` a point, by default the centre. One
     axes gets the curves alone; without an exact solution there is no error to draw on a second.
@@ -136,6 +154,12 @@ def profile(
             _error(lower, t, np.abs(computed - u))
     dashes = "-" if exact is None else "--"
     upper.plot(t, computed, dashes, color=COMPUTED, lw=1.5, label="computed")
+    if estimate is not None:
+        there = np.atleast_2d(estimate.points) - origin
+        along = there @ unit[0]
+        if np.max(np.abs(there - along[:, None] * unit)) > 1e-6 * domain.enclosing_ball[1]:
+            raise ValueError("The points of the estimate do not lie on the line that is drawn.")
+        _intervals(upper, along, estimate)
     upper.set(ylabel="$u$")
     lower.set(xlabel=label)
     finish(upper, _title(solution, "line" if domain.dim > 1 else "", through))
@@ -250,6 +274,13 @@ def save(axes: Any, path: str | Path, *, dpi: int = 300) -> Any:
     except OSError as error:
         raise OSError(f"Cannot write {path}: {error.strerror}.") from None
     return figure
+
+
+def _intervals(ax: Any, at: np.ndarray, estimate: Estimate) -> None:
+    value, low, high = (np.atleast_1d(v) for v in (estimate.value, estimate.low, estimate.high))
+    label = f"{100 * estimate.confidence:g} % intervals"
+    style = {"fmt": "none", "ecolor": CYCLE[1], "elinewidth": 1.0, "capsize": 2.0, "zorder": 4}
+    ax.errorbar(at, value, yerr=(value - low, high - value), label=label, **style)
 
 
 def _error(ax: Any, t: np.ndarray, error: np.ndarray) -> None:
