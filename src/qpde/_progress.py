@@ -2,15 +2,28 @@
 
 import math
 import sys
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
-class Bar:
+class _Shown:
+    """A display that is there while it is needed, if at all."""
+
+    _bar: Any = None
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+class Bar(_Shown):
     """Shows steps, loss, speed and time left; does nothing where there is no terminal."""
 
     def __init__(self, total: int, shown: bool):
-        self._bar: Any = None
         if not shown or not sys.stderr.isatty():
             return
         from rich.console import Console
@@ -28,20 +41,6 @@ class Bar:
         )
         self._task = self._bar.add_task("compiling", total=total, loss="-", speed="")
 
-    def __enter__(self) -> "Bar":
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
     def update(self, step: int, loss: float, seconds: float) -> None:
         """Show where the run is."""
         if self._bar is None:
@@ -53,14 +52,13 @@ class Bar:
         )
 
 
-class Stages:
+class Stages(_Shown):
     """The progress of a study: a bar for the whole, one for its current run.
 
     Where there is no terminal, a line for every run that has ended.
     """
 
     def __init__(self, total: float, count: int, shown: bool):
-        self._bar: Any = None
         self._shown, self._count, self._ended, self._before = shown, count, 0, 0.0
         self._name, self._work = "", 0.0
         if not shown or count == 0:
@@ -79,15 +77,6 @@ class Stages:
         )
         self._whole = self._bar.add_task("the whole", total=total, note="")
         self._part = self._bar.add_task("", total=1.0, note="")
-
-    def __enter__(self) -> "Stages":
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def begin(self, name: str, work: float) -> None:
         """The next run begins; `work` is its part of the total."""
@@ -114,11 +103,10 @@ class Stages:
             )
 
 
-class Walks:
+class Walks(_Shown):
     """Shows how many random walks have ended; does nothing where there is no terminal."""
 
     def __init__(self, shown: bool):
-        self._bar: Any = None
         if not shown or not sys.stderr.isatty():
             return
         from rich.console import Console
@@ -128,15 +116,6 @@ class Walks:
         columns += (TextColumn("{task.completed:,.0f}/{task.total:,.0f}"), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task("walks", total=None)
-
-    def __enter__(self) -> "Walks":
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def update(self, done: int, total: int) -> None:
         """So many of the walks known to be needed have ended."""

@@ -115,17 +115,8 @@ def solve(
     from ._store import open_run, write_spec
     from ._train import check_options
 
-    spec = Spec(
-        problem=problem,
-        dim=dim,
-        settings=parse_settings(settings or []),
-        preset=preset,
-        rule=rule,
-        steps=steps,
-        budget=budget,
-        seed=seed,
-        precision=precision,
-    )
+    chosen = parse_settings(settings or [])
+    spec = Spec(problem, dim, chosen, preset, rule, steps, budget, seed, precision)
     built = spec.build_problem()
     options = spec.build_options(built)
     check_options(built, options)  # before a folder is touched
@@ -225,18 +216,9 @@ def compare(
     from ._store import open_comparison, report, write_comparison
     from ._train import check_options, solve
 
+    chosen = parse_settings(settings or [])
     specs = [
-        Spec(
-            problem=problem,
-            dim=dim,
-            settings=parse_settings(settings or []),
-            preset=preset,
-            rule=rule.strip(),
-            steps=steps,
-            budget=budget,
-            seed=seed,
-            precision=precision,
-        )
+        Spec(problem, dim, chosen, preset, rule.strip(), steps, budget, seed, precision)
         for rule in rules.split(",")
     ]
     built = specs[0].build_problem()

@@ -1,6 +1,6 @@
 """The figures of the reproduction, drawn from its tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +23,15 @@ class Drawing(NamedTuple):
     words: str
 
 
+def _runs(columns: Table) -> Iterator[tuple[str, str | None, Table]]:
+    """The runs of a table: rule, a label for the first one of it, rows."""
+    for rule, seed in sorted(set(zip(columns["rule"], columns["seed"], strict=True)), reverse=True):
+        yield rule, _WORDS[rule] if seed == 0 else None, where(columns, rule=rule, seed=seed)
+
+
 def _loss(columns: Table) -> Any:
     ax = new_axes(None)
-    runs = sorted(set(zip(columns["rule"], columns["seed"], strict=True)), reverse=True)
-    for rule, seed in runs:
-        run = where(columns, rule=rule, seed=seed)
-        label = _WORDS[rule] if seed == 0 else None
+    for rule, label, run in _runs(columns):
         ax.fill_between(
             run["step"], run["low"], run["high"], color=_COLOURS[rule], alpha=0.12, lw=0
         )
@@ -71,10 +74,7 @@ def _relative_error(columns: Table) -> Any:
 def _by_radius(name: str, label: str) -> Callable[[Table], Any]:
     def draw(columns: Table) -> Any:
         ax = new_axes(None)
-        runs = sorted(set(zip(columns["rule"], columns["seed"], strict=True)), reverse=True)
-        for rule, seed in runs:
-            run = where(columns, rule=rule, seed=seed)
-            word = _WORDS[rule] if seed == 0 else None
+        for rule, word, run in _runs(columns):
             marks = {"color": _COLOURS[rule], "marker": ".", "ms": 3.5, "lw": 0.8}
             ax.plot(run["r"], run[name], label=word, **marks)
         ax.set(xlabel="$r = |x|$", ylabel=label, yscale="log")
