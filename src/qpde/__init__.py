@@ -14,6 +14,8 @@ from ._feynman_kac import Estimate as Estimate
 from ._feynman_kac import feynman_kac as feynman_kac
 from ._field import AbstractField as AbstractField
 from ._jet import Jet as Jet
+from ._kernel import TangentKernel as TangentKernel
+from ._kernel import finite_kernel as finite_kernel
 from ._lift import lift as lift
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Radial as Radial

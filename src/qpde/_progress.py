@@ -2,7 +2,7 @@
 
 import math
 import sys
-from typing import Any, Self
+from typing import Any
 
 
 class _Shown:
@@ -10,7 +10,7 @@ class _Shown:
 
     _bar: Any = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Any:
         if self._bar is not None:
             self._bar.start()
         return self
