@@ -93,7 +93,9 @@ def certify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """A bound for the error of a run, written to certificate.json in its folder.
+    """A bound for the error of a run.
+
+    It is printed, and written to certificate.json in the run folder.
 
     \b
     Examples:
@@ -161,7 +163,9 @@ def draw(solution: Any, folder: Path, form: str, names: list[str] | None = None)
 
 
 def report(run: RunOption) -> None:
-    """Write a page about a run into its folder: numbers, figures, settings, in one HTML file.
+    """Write a page about a run.
+
+    Numbers, figures and settings in one HTML file, report.html in the run folder.
 
     \b
     Example:

@@ -38,10 +38,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(bench, name="bench")
-for command in (evaluate, certify, plot, report, reproduce):
-    app.command()(command)
-
 
 def main() -> None:
     """Run the command. Exit code 0, 1 (numerical failure), 2 (wrong use) or 130 (interrupted)."""
@@ -158,8 +154,9 @@ def resume(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Go on with a run that was killed, interrupted or used up its budget.
+    """Go on with a run that did not reach its end.
 
+    It was killed, interrupted or used up its budget.
     The end is the same, bit for bit, as without the interruption. The budget counts the seconds of the
     whole run.
 
@@ -205,7 +202,7 @@ def compare(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Train several rules on the same problem and print them side by side.
+    """Train several rules and print them side by side.
 
     \b
     Examples:
@@ -291,6 +288,11 @@ def zoo(
         print(
             f"{entry['name']:<{width}}  d {entry['dim']:<8}  {entry['equation']}  in {entry['domain']}"
         )
+
+
+for command in (evaluate, certify, plot, report, reproduce):
+    app.command()(command)
+app.add_typer(bench, name="bench")
 
 
 if __name__ == "__main__":
