@@ -136,6 +136,32 @@ def test_an_extension_that_is_not_in_h2_is_refused():
     assert certify(trained(rough, 50), heuristic=True).kind == "heuristic"
 
 
+def test_kinks_that_the_residual_does_not_see_are_refused():
+    """u = |x_1| on the circle: Q = |x_1| has no residual where it is differentiated, and is far off."""
+    kinked = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]))
+    solution = trained(kinked, 0)
+    for options in ({}, {"norm": "sup"}, {"rigorous": True, "heuristic": True}):
+        with pytest.raises(ValueError, match="may have kinks or jumps"):
+            certify(solution, **options)
+    assert certify(solution, heuristic=True).kind == "heuristic"
+    bent = qpde.solve(
+        zoo.survival(2), network=qpde.Shallow(8, activation=jax.nn.relu), steps=0, progress=False
+    )
+    with pytest.raises(ValueError, match="the network may have kinks"):
+        certify(bent)
+
+
+def test_a_killing_rate_that_was_only_sampled_is_said():
+    """c = 1 + 3 x_1^2 in a loop, which interval arithmetic does not enter."""
+
+    def hidden(x, u):
+        rate = jax.lax.fori_loop(0, 3, lambda i, s: s + x[0] ** 2, jnp.ones((), x.dtype))
+        return u.laplacian - rate * u.value + 1
+
+    found = certify(trained(qpde.Problem(qpde.Ball(2), hidden), 50), norm="sup")
+    assert any("killing rate is nowhere negative" in text for text in found.assumptions)
+
+
 def test_no_killing_and_negative_killing():
     assert certify(trained(zoo.survival(3, discount=0.0), 200)).bound > 0
     growing = qpde.Problem(qpde.Ball(3), lambda x, u: u.laplacian + 2 * u.value + 1)
@@ -151,6 +177,7 @@ def test_a_conditional_constant_states_its_range():
     )
     found = certify(trained(problem, 200))
     assert found.monotonicity.kind == "conditional"
+    assert found.kind == "heuristic"  # the range is that of Q
     assert any("u takes values from" in text for text in found.assumptions)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from qpde import activations
-from qpde._enclosure import Unbounded, dependencies, enclose
+from qpde._enclosure import Unbounded, enclose, roughness_over
+from qpde._program import JUMP, KINK, SMOOTH, dependencies
 
 FUNCTIONS = {
     "polynomial": lambda x: x[0] ** 3 - 2 * x[1] ** 2 + x[0] * x[1],
@@ -65,3 +66,36 @@ def test_dependencies_are_seen_through_calls():
 
     with jax.enable_x64(True):
         assert dependencies(function, 1.0, 2.0, 3.0) == [{0}, {1, 2}, set()]
+
+
+@pytest.mark.parametrize(
+    ("function", "level"),
+    [
+        (lambda x: jnp.sin(x) / (2 + x) + jnp.sqrt(3 + x) + x**3, SMOOTH),
+        (lambda x: jnp.where(True, x, 0.0) + jnp.maximum(1.0, 2.0), SMOOTH),
+        (lambda x: jnp.abs(x), KINK),
+        (lambda x: jax.nn.relu(x) ** 2, KINK),
+        (lambda x: jnp.sqrt(x * x), KINK),
+        (lambda x: jnp.sign(x), JUMP),
+        (lambda x: jnp.where(x > 0, 1.0, x), JUMP),
+        (lambda x: jnp.round(x) + x, JUMP),
+        (lambda x: jax.lax.stop_gradient(x) * x, JUMP),
+        (lambda x: 1 / x, JUMP),
+    ],
+)
+def test_kinks_and_jumps_are_seen(function, level):
+    assert roughness_over(function, (-1.0, 1.0)) == [{0: level}]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.where(jnp.round(x).astype(bool), 1.0, -1.0),
+        lambda x: jax.lax.reduce(x * jnp.ones(3), 1.0, lambda a, b: a * b + 1, (0,)),
+        lambda x: (jnp.floor(x).astype(int) & 5) * 1.0,
+        lambda x: (x.astype(jnp.float32) + 1).astype(jnp.float64),
+    ],
+)
+def test_operations_that_do_not_rise_are_refused(function):
+    with pytest.raises(Unbounded):
+        enclose(function, (-1.0, 3.0))

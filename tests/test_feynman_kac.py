@@ -433,3 +433,58 @@ def test_a_trained_network_cuts_the_variance_in_twenty_dimensions():
     points = inner(problem, 100)
     result, plain = (estimate(thing, points, walks=200) for thing in (solution, problem))
     assert np.median((plain.standard_error / result.standard_error) ** 2) > 2e4
+
+
+def test_a_dependence_that_samples_do_not_show_is_refused():
+    hidden = qpde.Problem(
+        qpde.Ball(2), lambda x, u: u.laplacian + 1 - jax.lax.stop_gradient(30 * u.value**3)
+    )
+    with pytest.raises(ValueError, match="not linear"):
+        qpde.feynman_kac(hidden, np.zeros((1, 2)), progress=False)
+
+
+def test_a_small_absorbing_disc_is_not_overlooked():
+    """Killing at rate 4,000 in a disc of radius 0.05, where the walk begins: u is nearly 0."""
+
+    def rate(x):
+        return jnp.where(jnp.sum((x - jnp.array([0.0, 0.1])) ** 2) < 0.05**2, 4_000.0, 0.0)
+
+    problem = qpde.Problem(
+        qpde.Box([-1.0, -1.0], [1.0, 1.0]),
+        lambda x, u: 0.5 * u.laplacian + 1 - rate(x) * u.value,
+    )
+    found = qpde.feynman_kac(problem, np.array([[0.0, 0.1]]), walks=200, progress=False)
+    assert found.method == "Euler-Maruyama"
+    assert found.high[0] < 0.05
+
+
+def test_quick_killing_is_integrated_over_a_step():
+    """Killing and source 6,000 (1 + x / 10) and 6,000: u(0) is nearly 1."""
+    problem = qpde.Problem(
+        qpde.Interval(-1.0, 1.0),
+        lambda x, u: 0.5 * u.laplacian - 6e3 * (1 + 0.1 * x[0]) * u.value + 6e3,
+    )
+    found = qpde.feynman_kac(problem, np.zeros((1, 1)), walks=200, progress=False)
+    assert found.value[0] == pytest.approx(1, abs=0.01)
+
+
+def test_kinks_in_the_data_leave_the_network_out():
+    """Laplace's equation with data |x_1| on the circle: u(0) = 2 / pi."""
+    problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]))
+    solution = qpde.solve(problem, steps=0, progress=False)
+    with pytest.warns(UserWarning, match="not used as a control variate"):
+        found = qpde.feynman_kac(solution, np.zeros((1, 2)), walks=2_000, progress=False)
+    assert not found.corrected
+    # Five standard errors: false alarms below one in a million.
+    assert abs(found.value[0] - 2 / np.pi) < 5 * found.standard_error[0]
+
+
+def test_walks_that_saw_nothing_do_not_reach_an_accuracy():
+    """A source in a small ball that hardly any walk meets."""
+
+    def source(x):
+        return jnp.where(jnp.sum((x - jnp.array([0.6, 0.0, 0.0])) ** 2) < 0.02**2, 1e4, 0.0)
+
+    problem = qpde.Problem(qpde.Ball(3), lambda x, u: 0.5 * u.laplacian + source(x))
+    found = qpde.feynman_kac(problem, np.zeros((1, 3)), accuracy=1e-2, progress=False)
+    assert not (found.reached and found.standard_error[0] == 0)

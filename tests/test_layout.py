@@ -17,11 +17,11 @@ ROWS = [
     *("_network", "_kernel", "_measure", "_lift"),
     *("_problem", "_fingerprint", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
-    *("_linear", "_pool", "_walk", "_diffusion", "_estimate", "_feynman_kac"),
     *("_loop", "_checkpoint"),
     *("_train", "presets"),
-    *("_enclosure", "_operator", "_poincare", "_witness", "_monotonicity"),
+    *("_program", "_enclosure", "_operator", "_poincare", "_witness", "_monotonicity"),
     *("_residual", "_certificate"),
+    *("_linear", "_pool", "_walk", "_diffusion", "_estimate", "_feynman_kac"),
     *("_spec", "_store", "_table", "_style", "plot", "_page", "_run_page"),
     *("_options", "_commands", "studies", "cli", "__init__"),
 ]

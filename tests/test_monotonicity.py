@@ -180,3 +180,21 @@ def test_quadratic_forms_under_a_weight():
     witness = find_witness(problem, law)
     assert constant < witness.quotient + 3 * witness.standard_error
     assert witness.quotient < 1.5 * constant  # and the bound is not far off
+
+
+def test_a_law_that_is_not_the_stationary_one_is_not_taken_for_it():
+    inwards, outwards = (
+        equation(lambda x, u, k=k: 1 + u.generator(k * x, 1.0)) for k in (-8.0, 8.0)
+    )
+    found = monotonicity(inwards, measure=suggest_measure(outwards))
+    assert found.kind != "proved"
+    shaken = equation(lambda x, u: u.laplacian - 40 * jnp.sin(60 * x[0]) * u.grad[0])
+    assert suggest_measure(shaken) is None  # its integral is too rough for the quadrature
+
+
+def test_wrong_arguments():
+    problem = zoo.survival(3)
+    with pytest.raises(ValueError, match="low < high"):
+        monotonicity(problem, value_range=(1.0, -1.0))
+    with pytest.raises(ValueError, match="The measure lives on"):
+        monotonicity(problem, measure=qpde.Uniform(qpde.Ball(3, radius=2.0)))

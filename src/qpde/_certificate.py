@@ -22,7 +22,16 @@ from ._measure import Uniform
 from ._monotonicity import Monotonicity, monotonicity
 from ._network import cast
 from ._operator import Bound, Operator, Structure
-from ._residual import CELLS, cell_bounds, edge_gap, growth, mean, sample_residual, value_range
+from ._residual import (
+    CELLS,
+    cell_bounds,
+    edge_gap,
+    growth,
+    mean,
+    rough_parts,
+    sample_residual,
+    value_range,
+)
 from ._solution import Solution
 from ._witness import find_witness
 
@@ -94,7 +103,7 @@ def certify(
     **Arguments**
 
     - `confidence`: of the statistical part.
-    - `norm`: `"l2"`, under the law that the solution was trained with, or `"sup"`.
+    - `norm`: `"l2"`, under the law that the solution was trained with, or `"sup"` (which needs no constant).
     - `constant`: a monotonicity constant of your own making (see `monotonicity`).
     - `rigorous`: bound `L Q` by interval arithmetic instead of sampling; up to three dimensions.
     - `heuristic`: without a proved constant give an estimate of the error instead of refusing.
@@ -137,9 +146,14 @@ def _l2(
             "data; certify(solution, heuristic=True) gives an estimate without proof."
         )
     assumptions = ["the boundary data extend to H2"]
+    rough = _judge_smoothness(solution, rigorous, heuristic)
+    assumptions += rough
     if constant is None:
         constant, more = _find_constant(solution)
         assumptions += more
+    elif constant.value_range is not None:
+        low, high = constant.value_range
+        assumptions.append(f"u and Q take values from {low:.4g} to {high:.4g}, as you say")
     gamma = constant.constant
     if gamma is None or not constant.proved:
         if not heuristic:
@@ -149,7 +163,12 @@ def _l2(
     squares, sizes = sample_residual(solution)
     # Two statements, of L Q and of Q, at half the risk each.
     z = float(normal_law.ppf(0.5 + 0.5 * confidence))
-    kind = "statistical" if constant.proved and power <= _POWER else "heuristic"
+    # A range of values that Q suggests is not proved to be that of u.
+    guessed = constant.kind == "conditional" and any(
+        "u takes values" in text for text in assumptions
+    )
+    sure = constant.proved and power <= _POWER and not rough and not guessed
+    kind = "statistical" if sure else "heuristic"
     low_size = math.sqrt(max(mean(sizes, -z), 0.0))
     if rigorous:
         residual, number = _rigorous_l2(solution), None
@@ -167,7 +186,7 @@ def _l2(
     bound = residual / gamma
     return Certificate(
         bound=bound,
-        relative_bound=bound / (low_size - bound) if low_size > bound else None,
+        relative_bound=bound / (low_size - bound) if low_size > bound and not rigorous else None,
         norm="l2",
         kind=kind,
         confidence=confidence if kind == "statistical" else None,
@@ -177,6 +196,20 @@ def _l2(
         sample_size=number,
         monotonicity=constant,
     )
+
+
+def _judge_smoothness(solution: Solution, rigorous: bool, heuristic: bool) -> list[str]:
+    """Refuse a Q that may have kinks, or for a heuristic name what is then assumed."""
+    with jax.enable_x64(True):
+        trial = cast(fresh(solution.trial), "float64")
+    found = rough_parts(trial, fresh(solution.problem.domain))
+    if found and (rigorous or not heuristic):
+        raise ValueError(
+            f"No bound for the error: {' and '.join(found)} may have kinks or jumps inside the domain (abs, "
+            "max, a choice, a root at zero), which L Q does not see. Write them smoothly, or extend boundary "
+            "values by qpde.lift; certify(solution, heuristic=True) takes them as smooth."
+        )
+    return [f"{what} have no kinks or jumps inside, which L Q would not see" for what in found]
 
 
 def _find_constant(solution: Solution) -> tuple[Monotonicity, list[str]]:
@@ -258,6 +291,9 @@ def _sup(solution: Solution, rigorous: bool, heuristic: bool) -> Certificate:
             'tells, and there is no killing. Try norm="l2".'
         )
     assumptions = [] if factor.proved else ["coefficients at random points are representative"]
+    if not killing.proved:
+        assumptions.append("the killing rate is nowhere negative, as at random points")
+    assumptions += _judge_smoothness(solution, rigorous, heuristic)
     edge = 0.0
     if not solution.trial.exact_boundary:
         edge = edge_gap(solution)

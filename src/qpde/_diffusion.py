@@ -64,7 +64,10 @@ class Diffusion(eqx.Module):
         return Step(
             x=x + drift * h[:, None] + noise * jnp.sqrt(h)[:, None],
             decay=jnp.exp(-killing * h),
-            mass=h * jnp.exp(-0.5 * killing * h),
+            # The integral of the discount over the step, also where the killing is quick.
+            mass=jnp.where(
+                killing * h > 1e-8, -jnp.expm1(-killing * h) / jnp.maximum(killing, 1e-300), h
+            ),
             source=x,
             ended=distance <= _OVERSHOOT * jnp.sqrt(h) * spread,
             exit=x - distance[:, None] * inward,

@@ -5,6 +5,7 @@ between `lower` and `upper`; infinite ends are allowed. Every operation is round
 operation that is not known here raises `Unbounded`.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,10 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from ._program import called, roughness
 
 # More than any elementary function of XLA is off by, relative to the result.
-_ROUNDING = 1e-14
+_ROUNDING = 1e-13
 
 
 class Unbounded(ValueError):
@@ -48,45 +51,33 @@ def encloser(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Callable
     return bounds
 
 
-def dependencies(function: Callable[..., Any], *arguments: Any) -> list[set[int]]:
-    """For every output, the numbers of the arguments that it may depend on.
+def roughness_over(function: Callable[..., Any], *boxes: tuple[Any, Any]) -> list[dict[int, int]]:
+    """How the outputs depend on arguments in boxes: `SMOOTH`, `KINK` or `JUMP` (see `_program`)."""
+    ends = [Span(*(np.asarray(end, np.float64) for end in box)) for box in boxes]
 
-    It looks at the program only, so that a dependence which cancels is reported too.
-    """
-    with jax.enable_x64(True):
-        program = jax.make_jaxpr(function)(*arguments)
-    return _reach(program.jaxpr, [{i} for i in range(len(arguments))])
+    def bounds(program: ClosedJaxpr) -> dict[Any, Span]:
+        found: dict[Any, Span] = {}
+        quiet = np.errstate(all="ignore")  # ends may be infinite
+        with jax.enable_x64(True), quiet, contextlib.suppress(Unbounded):
+            _run(program.jaxpr, program.consts, ends, found)
+        return found
 
-
-def _inner(equation: Any) -> Jaxpr | None:
-    """The program that an equation calls, where it calls one."""
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        inner = equation.params.get(name)
-        if inner is not None and equation.primitive.name not in ("scan", "while", "cond"):
-            return inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
-    return None
+    return roughness(function, *(end.low for end in ends), positive=bounds)
 
 
-def _reach(program: Jaxpr, inputs: Sequence[set[int]]) -> list[set[int]]:
-    known: dict[Var, set[int]] = dict(zip(program.invars, inputs, strict=True))
-
-    def read(atom: Any) -> set[int]:
-        return set() if isinstance(atom, Literal) else known.get(atom, set())
-
-    for equation in program.eqns:
-        given = [read(atom) for atom in equation.invars]
-        inner = _inner(equation)
-        if inner is not None and len(inner.invars) == len(given):
-            outputs = _reach(inner, given)
-        else:
-            outputs = [set().union(*given)] * len(equation.outvars)
-        known.update(zip(equation.outvars, outputs, strict=True))
-    return [read(atom) for atom in program.outvars]
-
-
-def _run(program: Jaxpr, consts: Sequence[Any], inputs: Sequence[Span]) -> list[Span]:
+def _run(
+    program: Jaxpr,
+    consts: Sequence[Any],
+    inputs: Sequence[Span],
+    found: dict[Any, Span] | None = None,
+) -> list[Span]:
+    """The bounds of the outputs; those of every variable are put into `found` where that is given."""
     known: dict[Any, Span] = dict(zip(program.invars, inputs, strict=True))
     known.update({var: Span(c, c) for var, c in zip(program.constvars, consts, strict=True)})
+    if found is not None:
+        for var, span in known.items():
+            before = found.get(var, span)
+            found[var] = Span(np.minimum(before.low, span.low), np.maximum(before.high, span.high))
     needed = _needed(program)
 
     def read(atom: Any) -> Span:
@@ -96,7 +87,15 @@ def _run(program: Jaxpr, consts: Sequence[Any], inputs: Sequence[Span]) -> list[
         if not needed.intersection(equation.outvars):
             continue
         given = [read(atom) for atom in equation.invars]
-        known.update(zip(equation.outvars, _apply(equation, given), strict=True))
+        results = _apply(equation, given, found)
+        for var, span in zip(equation.outvars, results, strict=True):
+            if np.shape(span.low) != getattr(var.aval, "shape", None):
+                raise Unbounded(f"Interval arithmetic does not know {equation.primitive.name}.")
+            known[var] = span
+            if found is not None:  # a program that is called twice has two bounds
+                before = found.get(var, span)
+                low, high = np.minimum(before.low, span.low), np.maximum(before.high, span.high)
+                found[var] = Span(low, high)
     return [read(atom) for atom in program.outvars]
 
 
@@ -109,13 +108,14 @@ def _needed(program: Jaxpr) -> set[Any]:
     return needed
 
 
-def _apply(equation: Any, given: list[Span]) -> list[Span]:
+def _apply(equation: Any, given: list[Span], found: dict[Any, Span] | None) -> list[Span]:
     name, params = equation.primitive.name, equation.params
-    inner = _inner(equation)
+    inner = called(equation)
     if inner is not None:
-        closed = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
-        consts = closed.consts if isinstance(closed, ClosedJaxpr) else ()
-        return _run(inner, consts, given)
+        return _run(inner.jaxpr, inner.consts, given, found)
+    if any(_is_real(span) and jnp.result_type(span.low) != jnp.float64 for span in given):
+        raise Unbounded("Interval arithmetic is done in float64 only.")
+    _refuse_odd(equation, given)
     if all(span.low is span.high for span in given) and (
         name in _STRUCTURAL or not any(_is_real(span) for span in given)
     ):
@@ -140,6 +140,20 @@ def _apply(equation: Any, given: list[Span]) -> list[Span]:
     if name in _RULES:
         return [_outward(_RULES[name](equation, *given))]
     raise Unbounded(f"Interval arithmetic does not know the operation {name}.")
+
+
+def _refuse_odd(equation: Any, given: list[Span]) -> None:
+    """Structural operations that do not rise with their inputs in every case."""
+    name = equation.primitive.name
+    if all(span.low is span.high for span in given):
+        return
+    kinds = [jnp.result_type(span.low) for span in given]
+    if name in ("and", "or", "not") and any(kind != jnp.bool_ for kind in kinds):
+        raise Unbounded(f"Interval arithmetic takes {name} of truth values only.")
+    if name == "convert_element_type":
+        new = jnp.dtype(equation.params["new_dtype"])
+        if new == jnp.bool_ and kinds[0] != jnp.bool_:
+            raise Unbounded("Interval arithmetic does not turn numbers into truth values.")
 
 
 def _is_real(span: Span) -> bool:
@@ -309,6 +323,8 @@ def _select(equation: Any, which: Span, *cases: Span) -> Span:
     result: Span | None = None
     for i, case in enumerate(cases):
         may = (which.low <= i) & (which.high >= i)
+        if not _is_real(case):
+            raise Unbounded("Interval arithmetic chooses between real numbers only.")
         low, high = jnp.where(may, case.low, jnp.inf), jnp.where(may, case.high, -jnp.inf)
         result = (
             Span(low, high)
@@ -316,7 +332,10 @@ def _select(equation: Any, which: Span, *cases: Span) -> Span:
             else Span(jnp.minimum(result.low, low), jnp.maximum(result.high, high))
         )
     assert result is not None  # select_n has at least one case
-    return result
+    return Span(
+        jnp.where(result.low > result.high, -jnp.inf, result.low),
+        jnp.where(result.low > result.high, jnp.inf, result.high),
+    )
 
 
 def _compare(sure: Callable[[Any, Any], Any], strict_ends: bool) -> Callable[..., Span]:

@@ -136,7 +136,9 @@ class Table:
         half = self._spread(_quantile(self._confidence, ledger) * _error(ledger)) + bias
         reached = None
         if accuracy is not None:
-            reached = bool(np.all(half <= accuracy * _rms(value) * (1 + 1e-9)))
+            # No spread at all says that the walks have seen nothing, not that nothing is there.
+            seen = bool(np.all(ledger.deviation > 0)) and _rms(value) > 0
+            reached = seen and bool(np.all(half <= accuracy * _rms(value) * (1 + 1e-9)))
         walks = sum(self._spread(each.count) for each in self._ledgers)
         shape = points.shape[:-1]
         value, error, half, bias, walks = (

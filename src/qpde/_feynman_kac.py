@@ -11,6 +11,7 @@ interval is right however bad it is.
 """
 
 import time
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -22,15 +23,18 @@ from jaxtyping import Array, Float
 
 from ._diffusion import Diffusion
 from ._domain import AbstractDomain, Box, Interval
+from ._enclosure import Unbounded
 from ._estimate import MOST, PILOT, Estimate, Plan, Table
 from ._field import AbstractField
-from ._form import Identity, Numbers
+from ._form import Identity, Numbers, fresh
 from ._interrupt import Keyboard
 from ._jet import Jet, widely
 from ._linear import Affine, Linear, examine
 from ._network import cast
+from ._operator import Operator, Structure
 from ._problem import Problem
 from ._progress import Walks
+from ._residual import rough_parts
 from ._solution import Solution
 from ._trial import Trial
 from ._walk import Spheres
@@ -86,10 +90,11 @@ def feynman_kac(
     _check_options(accuracy, walks, confidence)
     where = _check_points(problem, points)
     linear = examine(problem)
+    operator = _structure(problem, linear)
     with jax.enable_x64(True):
         distance = np.asarray(_chunked(_distances, problem.domain, where))
         inside = _check_inside(problem.domain, where, distance)
-        plan = _plan(solution, problem, linear)
+        plan = _plan(_usable(solution), problem, linear, operator)
         key = jr.wrap_key_data(
             jnp.asarray(np.random.SeedSequence(seed).generate_state(2)), impl="threefry2x32"
         )
@@ -147,10 +152,45 @@ class Payoff(eqx.Module):
         return f if self.trial is None else f - self.trial.value(x)
 
 
-def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> Plan:
+def _structure(problem: Problem, linear: Linear) -> Operator | None:
+    """What the equation's program says beyond samples; None where the program is too large to say."""
+    try:
+        operator = Operator.of(problem)
+    except Unbounded:
+        return None
+    if operator.structure is not Structure.LINEAR:
+        raise ValueError(
+            "This equation is not linear: somewhere it depends on u in another way than its samples show "
+            "(a jump, or a gradient that is stopped). Walks represent equations that are affine in u only."
+        )
+    return operator
+
+
+def _usable(solution: Solution | Problem) -> Solution | Problem:
+    """The solution, or its problem alone where Q may have kinks, which its residual would not show."""
+    if isinstance(solution, Problem):
+        return solution
+    with jax.enable_x64(True):
+        trial = cast(fresh(solution.trial), "float64")
+    found = rough_parts(trial, fresh(solution.problem.domain))
+    if not found:
+        return solution
+    warnings.warn(
+        f"{' and '.join(found).capitalize()} may have kinks or jumps, so that the network is not used as a "
+        "control variate.",
+        stacklevel=3,
+    )
+    return solution.problem
+
+
+def _plan(
+    solution: Solution | Problem, problem: Problem, linear: Linear, program: Operator | None
+) -> Plan:
     trial = cast(solution.trial, "float64") if isinstance(solution, Solution) else None
     operator = Affine(problem.equation, problem.orientation)
-    spheres = linear.scalar is not None and linear.killing is not None
+    # Samples may miss a small region; the program knows what varies.
+    steady = program is not None and not program.varies
+    spheres = linear.scalar is not None and linear.killing is not None and steady
     scale = 2.0 * linear.scalar if spheres and linear.scalar is not None else 1.0
     exact = trial is not None and trial.exact_boundary
     payoff = Payoff(operator, trial, problem.boundary, np.asarray(scale), not exact)
@@ -161,6 +201,8 @@ def _plan(solution: Solution | Problem, problem: Problem, linear: Linear) -> Pla
             f"time steps of at most {float(scheme.longest):.2g}, and a quarter of them for the values: "
             "mean difference of the two over all points, plus its standard error (an estimate)"
         )
+        if program is None or not program.least(program.killing).proved:
+            source += "; that c >= 0 was only seen at random points"
         return Plan(
             scheme, payoff, known, "Euler-Maruyama", trial is not None, _LEVELS, None, source
         )

@@ -12,17 +12,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._enclosure import Unbounded
+from ._enclosure import Unbounded, roughness_over
 from ._jet import widely
 from ._measure import AbstractMeasure, Radial, Uniform, Weighted
 from ._operator import Bound, Operator, Structure
 from ._poincare import Eigenvalue, radial_eigenvalue, smallest_eigenvalue
 from ._problem import Problem
+from ._program import JUMP, KINK
 from ._witness import Witness, find_witness
 
 # How a constant was obtained, in words that follow "The constant is".
@@ -104,6 +106,12 @@ def monotonicity(
     if not isinstance(problem, Problem):
         raise ValueError(f"monotonicity takes a qpde.Problem, got {type(problem).__name__}.")
     measure = Uniform(problem.domain) if measure is None else measure
+    if not eqx.tree_equal(measure.domain, problem.domain):
+        raise ValueError(
+            f"The measure lives on {measure.domain!r}, the problem on {problem.domain!r}."
+        )
+    if value_range is not None and not -np.inf < value_range[0] < value_range[1] < np.inf:
+        raise ValueError(f"value_range is (low, high) with finite low < high, got {value_range!r}.")
     given = {"ellipticity": ellipticity, "potential": potential}
     for name, number in given.items():
         if number is not None and not np.isfinite(number):
@@ -115,7 +123,8 @@ def monotonicity(
                 None,
                 "unknown",
                 structure=operator.structure,
-                reason="The equation is nonlinear in derivatives of u; no constant is known for such.",
+                reason="The equation is nonlinear in derivatives of u, or not continuous in u; no "
+                "constant is known for such.",
             )
         return _constant(operator, measure, value_range, given)
     except Unbounded as error:
@@ -154,6 +163,9 @@ def _constant(
     sampled = [name for name, b in (("ellipticity", alpha), ("potential", bound)) if not b.proved]
     if sampled:
         reason = f"Sampled: {' and '.join(sampled)}. A bound that you know makes it a proof."
+        if operator.rough:
+            names = " and ".join(sorted(operator.rough))
+            reason = f"{names} may have kinks or jumps, which derivatives do not see. {reason}"
         return Monotonicity(constant, "sampled", reason=reason, **parts)
     return Monotonicity(constant, "conditional" if parts["value_range"] else "proved", **parts)
 
@@ -185,7 +197,7 @@ def _sum(
     if poincare + bound.value <= 0 and bound.how == "intervals":
         # Interval arithmetic over one big box can be far off; points say what may be true.
         bound = operator.sampled(total, values)
-    if not way.proved:
+    if potential is None and (not way.proved or operator.rough):
         bound = Bound(bound.value, "sampled")
     return poincare + bound.value, way.eigenvalue, bound
 
@@ -232,9 +244,10 @@ def _ways(operator: Operator, measure: AbstractMeasure) -> list[_Way]:
             f"The density of {type(measure).__name__} is not known. Use qpde.Uniform or qpde.Weighted."
         )
     density: Any = measure.density
-    if isinstance(density, _Stationary):
+    if isinstance(density, _Stationary) and density.belongs_to(operator):
         return _stationary_ways(operator, density, plain)
     log_density = lambda x: jnp.log(widely(density, x))  # noqa: E731
+    level = roughness_over(log_density, measure.domain.enclosing_box)[0].get(0, 0)
     slope = jax.grad(log_density)
 
     def uniform_rest(x: Array) -> Array:
@@ -250,7 +263,11 @@ def _ways(operator: Operator, measure: AbstractMeasure) -> list[_Way]:
         quadratic = jnp.dot(along, _times(operator.second(x), along))
         return 0.5 * (operator.divergence(x) + jnp.dot(drift, along) - curved - quadratic)
 
-    return [_Way(plain, uniform_rest), _weighted_way(operator, log_density, plain, weighted_rest)]
+    weighted = _weighted_way(operator, log_density, plain, weighted_rest)
+    return [
+        _Way(plain, uniform_rest, level < JUMP),
+        weighted._replace(proved=weighted.proved and level < KINK),
+    ]
 
 
 def _weighted_way(
@@ -300,6 +317,30 @@ class _Stationary:
         self._operator = operator
         self._nodes, self._weights = (0.5 * v for v in np.polynomial.legendre.leggauss(nodes))
 
+    def belongs_to(self, operator: Operator) -> bool:
+        """Whether it is the law of this operator: the same drift and diffusion at random points."""
+        mine, other = self._operator, operator
+        if not eqx.tree_equal(mine.problem.domain, other.problem.domain):
+            return False
+        with jax.enable_x64(True):
+            points = mine.problem.domain.sample(jax.random.key(1, impl="threefry2x32"), 256)
+            pairs = [
+                (jax.vmap(function)(points), jax.vmap(theirs)(points))
+                for function, theirs in ((mine.drift, other.drift), (mine.second, other.second))
+            ]
+            return all(bool(jnp.allclose(a, b, rtol=1e-9, atol=1e-12)) for a, b in pairs)
+
+    def is_exact(self) -> bool:
+        """Whether its slope is `b / s` at random points, as it must be."""
+        with jax.enable_x64(True):
+            points = self._operator.problem.domain.sample(
+                jax.random.key(2, impl="threefry2x32"), 256
+            )
+            slope = jax.vmap(jax.grad(self.log))(points)
+            wanted = jax.vmap(lambda x: self._operator.drift(x) / self._operator.second(x))(points)
+            size = 1.0 + jnp.max(jnp.abs(wanted))
+            return bool(jnp.max(jnp.abs(slope - wanted)) <= 1e-9 * size)
+
     def __call__(self, x: Array) -> Array:
         return jnp.exp(self.log(x))
 
@@ -325,9 +366,12 @@ def suggest_measure(problem: Problem) -> Weighted | None:
     operator = Operator.of(problem)
     if operator.structure is Structure.NONLINEAR or not operator.isotropic:
         return None
-    if "A" in operator.varies or not _has_drift(operator) or not _is_gradient(operator):
+    if "A" in operator.varies or operator.rough or not _has_drift(operator):
         return None
-    return Weighted(problem.domain, _Stationary(operator))
+    if not _is_gradient(operator):
+        return None
+    density = _Stationary(operator)
+    return Weighted(problem.domain, density) if density.is_exact() else None
 
 
 def _is_gradient(operator: Operator) -> bool:

@@ -16,10 +16,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._enclosure import Unbounded, dependencies, enclose
+from ._enclosure import Unbounded, enclose, roughness_over
 from ._form import Identity, fresh
 from ._jet import Coefficients, Jet, Quadratic, linearise
 from ._problem import Problem
+from ._program import JUMP, KINK, dependencies
 
 _SAMPLE = 20_000
 # Cells into which the domain's box is cut along every axis, by dimension; one box beyond.
@@ -33,7 +34,7 @@ class Structure(enum.Enum):
 
     LINEAR = "linear"
     SEMILINEAR = "semilinear: nonlinear in the value of u only"
-    NONLINEAR = "nonlinear in the derivatives of u"
+    NONLINEAR = "nonlinear in the derivatives of u, or not continuous in u"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,9 @@ class Operator(eqx.Module):
     structure: Structure = eqx.field(static=True)
     isotropic: bool = eqx.field(static=True)  # A is a multiple of the identity
     varies: frozenset[str] = eqx.field(static=True)  # what depends on x: "A", "b", "c"
+    rough: frozenset[str] = eqx.field(
+        static=True
+    )  # too rough in x for its derivatives to be trusted
 
     @classmethod
     def of(cls, problem: Problem) -> "Operator":
@@ -69,14 +73,21 @@ class Operator(eqx.Module):
             isotropic = _is_isotropic(_coefficients(problem, vector, zero, vector, zero, vector))
             parts = _parts(problem, isotropic)
             reach = dependencies(parts, vector, zero, vector, zero, vector)
+            (program,) = roughness_over(_whole(problem), *_boxes(problem))
+            coefficients = roughness_over(parts, *_boxes(problem))
         second, first, value = reach
-        if (second | first) - {0} or value - {0, 1}:
+        # Derivatives in u do not see jumps in u.
+        jumps = any(level == JUMP for argument, level in program.items() if argument > 0)
+        if (second | first) - {0} or value - {0, 1} or jumps:
             structure = Structure.NONLINEAR
         else:
             structure = Structure.SEMILINEAR if 1 in value else Structure.LINEAR
         names = zip("Abc", reach, strict=True)
         varies = frozenset(name for name, seen in names if 0 in seen)
-        return cls(problem, structure, isotropic, varies)
+        # A is differentiated twice, b once; c may be what it likes.
+        limits = zip("Ab", coefficients, (KINK, JUMP), strict=False)
+        rough = frozenset(name for name, levels, least in limits if levels.get(0, 0) >= least)
+        return cls(problem, structure, isotropic, varies, rough)
 
     def second(self, x: Float[Array, " d"]) -> Array:
         """`A(x)`: a matrix, or the number `s` where `A = s I`."""
@@ -191,6 +202,10 @@ def _smallest_of(problem: Problem, function: Any, values: Any, key: Any) -> Arra
         return jnp.min(jax.vmap(function)(points))
     share = jr.uniform(jr.fold_in(key, 2), (len(points),), points.dtype)
     v = values[0] + (values[1] - values[0]) * share
+    # Half of the values of all sizes, because a range may be very wide.
+    size = 10.0 ** (9.0 * jr.uniform(jr.fold_in(key, 3), (len(points),), points.dtype) - 3.0)
+    signed = jnp.where(jr.bernoulli(jr.fold_in(key, 4), shape=size.shape), size, -size)
+    v = jnp.where(jnp.arange(len(points)) % 2 == 0, v, jnp.clip(signed, values[0], values[1]))
     return jnp.min(jax.vmap(function)(points, v))
 
 
@@ -206,6 +221,23 @@ def _coefficients(
 ) -> Coefficients:
     x = jnp.asarray(x)
     return linearise(problem.equation, x, Jet(Quadratic(v, slope, curvature, w), x))
+
+
+def _boxes(problem: Problem) -> list[tuple[Any, Any]]:
+    """The domain's box, and all jets."""
+    dim = problem.dim
+    everything = [(np.full(shape, -np.inf), np.full(shape, np.inf)) for shape in ((), dim, (), dim)]
+    lower, upper = (np.asarray(end) for end in problem.domain.enclosing_box)
+    return [(lower, upper), *everything]
+
+
+def _whole(problem: Problem) -> Callable[..., Array]:
+    """The equation itself as a function of a point and a jet."""
+
+    def whole(x: Any, v: Any, slope: Any, curvature: Any, w: Any) -> Array:
+        return jnp.asarray(problem.equation(x, Jet(Quadratic(v, slope, curvature, w), x)))
+
+    return whole
 
 
 def _is_isotropic(at: Coefficients) -> bool:

@@ -11,11 +11,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from . import activations
 from ._domain import AbstractDomain
-from ._enclosure import encloser
+from ._enclosure import encloser, roughness_over
+from ._field import AbstractField, Constant
 from ._form import fresh
 from ._measure import AbstractMeasure, Uniform
-from ._network import cast
+from ._network import DeepField, ShallowField, cast
 from ._round import Annulus
 from ._solution import Solution
 from ._trial import Trial
@@ -78,6 +80,24 @@ def sample_residual(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
 def mean(values: np.ndarray, z: float) -> float:
     """The mean, moved by `z` standard errors."""
     return float(np.mean(values) + z * np.std(values) / math.sqrt(len(values)))
+
+
+def rough_parts(trial: Trial, domain: AbstractDomain) -> list[str]:
+    """What may have kinks or jumps inside the domain, where second derivatives do not see them.
+
+    Ours are smooth; functions of the user's are judged by their programs.
+    """
+    found, box = [], domain.enclosing_box
+    data: Any = getattr(trial.boundary, "g", trial.boundary)  # what a lift extends
+    data = getattr(data, "function", data.value if isinstance(data, AbstractField) else data)
+    if not isinstance(trial.boundary, Constant) and roughness_over(data, box)[0].get(0, 0):
+        found.append("the boundary data")
+    network = trial.network
+    known = {type(activation) for activation in activations.BY_NAME.values()}
+    ours = isinstance(network, ShallowField | DeepField) and type(network.activation) in known
+    if not ours and roughness_over(network.value, box)[0].get(0, 0):
+        found.append("the network")
+    return found
 
 
 def growth(solution: Solution) -> float:
