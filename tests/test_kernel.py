@@ -37,10 +37,10 @@ def by_quadrature(activation, scale, nodes=90):
     return kernel
 
 
-@pytest.mark.parametrize("dim", [1, 3, 20])
-@pytest.mark.parametrize(("name", "tolerance"), [("sigmoid", 1e-12), ("tanh", 2e-6), ("erf", 1e-6)])
+@pytest.mark.parametrize("dim", [1, 20])
+@pytest.mark.parametrize(("name", "tolerance"), [("sigmoid", 1e-12), ("tanh", 2e-6)])
 def test_values_and_derivatives_against_quadrature_and_autodiff(dim, name, tolerance):
-    """The quadrature in two dimensions is the less exact of the two for tanh and erf."""
+    """The quadrature in two dimensions is the less exact of the two for tanh."""
     activation = activations.BY_NAME[name]
     kernel, reference = TangentKernel(activation, scale=1.0), by_quadrature(activation, 1.0)
     x, y = points(2, dim), points(3, dim, seed=1)
