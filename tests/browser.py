@@ -9,6 +9,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 import websocket
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -113,3 +114,15 @@ def check_in_browser(browser, path, *, width, images, dark=False):
     )
     assert wide <= window
     assert browser.seen == []
+
+
+def check_at_desktop_and_phone_width(path, profile, *, images):
+    """Open a page in a browser of its own at both widths; skipped where there is no browser."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+    browser = Browser(profile)
+    try:
+        for width in (1200, 390):
+            check_in_browser(browser, path, width=width, images=images)
+    finally:
+        browser.close()

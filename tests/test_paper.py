@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, Browser, check_in_browser
+from browser import check_at_desktop_and_phone_width
 
 from qpde import zoo
 from qpde._train import solve
@@ -136,15 +136,8 @@ def test_an_unknown_part_is_named():
 
 
 def test_a_browser_shows_the_page_at_desktop_and_phone_width(quick, tmp_path):
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
     out, _, _ = quick
-    browser = Browser(tmp_path)
-    try:
-        for width in (1200, 390):
-            check_in_browser(browser, out / "index.html", width=width, images=6)
-    finally:
-        browser.close()
+    check_at_desktop_and_phone_width(out / "index.html", tmp_path, images=6)
 
 
 def test_claims_follow_from_the_tables():

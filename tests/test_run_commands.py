@@ -6,7 +6,7 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from browser import CHROMIUM, Browser, check_in_browser
+from browser import check_at_desktop_and_phone_width
 from typer.testing import CliRunner
 
 import qpde
@@ -70,14 +70,7 @@ def test_a_report_is_one_page_that_a_browser_shows(run, tmp_path):
     text = (run / "report.html").read_text()
     assert path.endswith("report.html")
     assert "survival, d = 3" in text
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
-    browser = Browser(tmp_path)
-    try:
-        for width in (1200, 390):
-            check_in_browser(browser, run / "report.html", width=width, images=5)
-    finally:
-        browser.close()
+    check_at_desktop_and_phone_width(run / "report.html", tmp_path, images=5)
 
 
 def test_figures_show_intervals(run):

@@ -148,8 +148,10 @@ def _l2(
     assumptions = ["the boundary data extend to H2"]
     rough = _judge_smoothness(solution, rigorous, heuristic)
     assumptions += rough
+    guessed = False
     if constant is None:
         constant, more = _find_constant(solution)
+        guessed = bool(more)
         assumptions += more
     elif constant.value_range is not None:
         low, high = constant.value_range
@@ -164,9 +166,6 @@ def _l2(
     # Two statements, of L Q and of Q, at half the risk each.
     z = float(normal_law.ppf(0.5 + 0.5 * confidence))
     # A range of values that Q suggests is not proved to be that of u.
-    guessed = constant.kind == "conditional" and any(
-        "u takes values" in text for text in assumptions
-    )
     sure = constant.proved and power <= _POWER and not rough and not guessed
     kind = "statistical" if sure else "heuristic"
     low_size = math.sqrt(max(mean(sizes, -z), 0.0))

@@ -62,7 +62,7 @@ def roughness_over(function: Callable[..., Any], *boxes: tuple[Any, Any]) -> lis
             _run(program.jaxpr, program.consts, ends, found)
         return found
 
-    return roughness(function, *(end.low for end in ends), positive=bounds)
+    return roughness(function, *(end.low for end in ends), bounds=bounds)
 
 
 def _run(

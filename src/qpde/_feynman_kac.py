@@ -7,7 +7,7 @@ generator `A : Hess + b . grad`, which leaves the domain at the time `tau`,
     u(x) = Q(x) + E_x[ exp(-int c) (f - Q)(X_tau) + int_0^tau exp(-int c) (L Q)(X_s) ds ]
 
 for any smooth `Q`. A solution `Q` makes the second mean small: it serves as a control variate, and the
-interval is right however bad it is.
+interval is right however bad it is. A `Q` that may have kinks is not used.
 """
 
 import time
@@ -90,7 +90,7 @@ def feynman_kac(
     _check_options(accuracy, walks, confidence)
     where = _check_points(problem, points)
     linear = examine(problem)
-    operator = _structure(problem, linear)
+    operator = _structure(problem)
     with jax.enable_x64(True):
         distance = np.asarray(_chunked(_distances, problem.domain, where))
         inside = _check_inside(problem.domain, where, distance)
@@ -152,7 +152,7 @@ class Payoff(eqx.Module):
         return f if self.trial is None else f - self.trial.value(x)
 
 
-def _structure(problem: Problem, linear: Linear) -> Operator | None:
+def _structure(problem: Problem) -> Operator | None:
     """What the equation's program says beyond samples; None where the program is too large to say."""
     try:
         operator = Operator.of(problem)

@@ -109,8 +109,10 @@ def number(value: Any) -> str:
         return "–"
     if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e7):
         return f"{int(value):,}"
-    if 1e-3 <= abs(value) < 1e4:
+    if 1e-3 <= abs(value) < 1e3:
         return f"{value:.3g}"
+    if 1e3 <= abs(value) < 1e5:
+        return f"{value:,.0f}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
 

@@ -84,16 +84,16 @@ def dependencies(function: Callable[..., Any], *arguments: Any) -> list[set[int]
 def roughness(
     function: Callable[..., Any],
     *arguments: Any,
-    positive: Callable[[ClosedJaxpr], dict[Any, Any]] | None = None,
+    bounds: Callable[[ClosedJaxpr], dict[Any, Any]] | None = None,
 ) -> list[dict[int, int]]:
     """For every output, how it depends on each argument: `SMOOTH`, `KINK` or `JUMP`.
 
-    `positive` may bound programs (see `_enclosure`): a root or a quotient whose operand keeps away from zero
+    `bounds` may bound programs (see `_enclosure`): a root or a quotient whose operand keeps away from zero
     is smooth. Without it every root and quotient of something that depends on an argument is suspect.
     """
     with jax.enable_x64(True):
         program = jax.make_jaxpr(function)(*(jnp.asarray(a) for a in arguments))
-    spans = None if positive is None else positive(program)
+    spans = None if bounds is None else bounds(program)
     return _walk(program.jaxpr, [{i: SMOOTH} for i in range(len(arguments))], spans)
 
 

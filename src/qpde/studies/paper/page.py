@@ -36,11 +36,9 @@ def page(folder: Path, tables: Tables, claims: Sequence[Claim], study: dict[str,
     ]
     held = sum(claim.holds is True for claim in claims)
     lead = [
-        "The experiments of *Neural Q-learning for solving PDEs* (Cohen, Jiang and Sirignano, JMLR 24, "
+        "The experiments of Neural Q-learning for solving PDEs (Cohen, Jiang and Sirignano, JMLR 24, "
         "2023), section 6 and appendix, run again with qpde, and what the paper says but does not "
-        f"show. Of {len(claims)} claims, {held} hold here; the table says which do not, and why.".replace(
-            "*", ""
-        )
+        f"show. Of {len(claims)} claims, {held} hold here; the table says which do not, and why."
     ]
     if study["effort"] == "quick":
         lead.append(
@@ -175,6 +173,7 @@ class _Builder:
     def twenty_dimensions(self) -> list[Section]:
         if "runs-20d" not in self._tables:
             return []
+        constant = self._tables["constant-20d"]
         return [
             Section(
                 "Twenty dimensions",
@@ -192,8 +191,8 @@ class _Builder:
                     self._runs("runs-20d"),
                     "In twenty dimensions nearly all points lie next to the sphere, where "
                     "`Q = S (1 - |x|^2)` is nearly right whatever the network does: the best constant in "
-                    "its place has a relative L2 error of 5e-4 and a loss of 1.8e-6. Read the errors "
-                    "beside their skill.",
+                    f"its place has a relative L2 error of {number(constant['relative_l2_error'][0])} "
+                    f"and a loss of {number(constant['loss'][0])}. Read the errors beside their skill.",
                 ],
             )
         ]

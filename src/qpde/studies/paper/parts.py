@@ -13,6 +13,7 @@ from scipy.ndimage import median_filter, uniform_filter1d
 from scipy.signal import find_peaks
 
 from ... import activations, presets, zoo
+from ..._form import Identity
 from ..._network import Shallow, cast
 from ..._problem import Problem
 from ..._rule import DeepGalerkin, Flow, QLearning, Truncation
@@ -184,7 +185,26 @@ def _survival_20d(effort: Effort, outcomes: Outcomes) -> Tables:
         "radius-20d": table(rows),
         "scatter-20d": scatter,
         "runs-20d": _runs(chosen),
+        "constant-20d": _best_constant(problem),
     }
+
+
+def _best_constant(problem: Problem) -> Table:
+    """What one number in place of the network reaches: the smallest error, and the smallest loss.
+
+    `L(c eta) = r + c (L_0 eta)`, and both are quadratic in `c`; 100,000 uniform points.
+    """
+    domain = problem.domain
+    with jax.enable_x64(True):
+        x = domain.sample(jax.random.key(0, impl="threefry2x32"), 100_000)
+        eta = np.asarray(jax.vmap(domain.eta.value)(x))
+        second = np.asarray(jax.vmap(lambda y: domain.eta.trace(y, Identity()))(x))
+    u = _exact(problem, np.asarray(x))
+    equation: Any = problem.equation  # 1 - discount u + 1/2 Lap u
+    moved = 0.5 * second - equation.discount * eta
+    loss = np.mean((1.0 - np.mean(moved) / np.mean(moved**2) * moved) ** 2)
+    gap = np.mean(eta * u) / np.mean(eta**2) * eta - u
+    return table([{"loss": loss, "relative_l2_error": np.sqrt(np.mean(gap**2) / np.mean(u**2))}])
 
 
 # A cycle is a peak of the loss that stands out by a factor of two from what surrounds it.
