@@ -17,6 +17,9 @@ from ._jet import Jet as Jet
 from ._kernel import TangentKernel as TangentKernel
 from ._kernel import finite_kernel as finite_kernel
 from ._lift import lift as lift
+from ._limit import Limit as Limit
+from ._limit import LimitSolution as LimitSolution
+from ._limit import solve_limit as solve_limit
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Radial as Radial
 from ._measure import Uniform as Uniform

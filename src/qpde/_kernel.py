@@ -16,6 +16,7 @@ at `x = y`.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +26,7 @@ import numpy as np
 from jaxtyping import Array
 
 from . import activations
+from ._domain import AbstractDomain
 from ._form import fresh
 from ._network import ShallowField, cast
 from .activations import AbstractActivation
@@ -40,13 +42,44 @@ _CHUNK = 250
 class Values(NamedTuple):
     """`A` and its derivatives in the first argument, `(n, m)` each.
 
-    The gradient is `x * along_x + y * along_y`.
+    The gradient is `x * along_x + y * along_y`, the Hessian
+    `curvature[0] I + curvature[1] x x' + curvature[2] (x y' + y x') + curvature[3] y y'`.
     """
 
-    value: np.ndarray
-    along_x: np.ndarray
-    along_y: np.ndarray
-    laplacian: np.ndarray
+    value: Any
+    along_x: Any
+    along_y: Any
+    curvature: tuple[Any, Any, Any, Any]
+
+    def second(self, x: np.ndarray, y: np.ndarray, metric: np.ndarray) -> np.ndarray:
+        """`diag(metric) : Hess_x A`; with ones, the Laplacian."""
+        h0, h1, h2, h3 = self.curvature
+        own, other = (np.square(v) @ metric for v in (x, y))
+        cross = (x * metric) @ y.T
+        return np.sum(metric) * h0 + own[:, None] * h1 + 2.0 * cross * h2 + other[None] * h3
+
+
+def combine(t: Callable[[int, int], Any], product: Any, s2: Any) -> Values:
+    """`A` and its derivatives from `T_ij`; `product` is `x . y + 1`."""
+    k2 = _SECOND_MOMENT
+
+    def slope(i: int, j: int) -> tuple[Any, Any]:
+        """`grad_x T_ij = x p + y q`."""
+        return s2 * t(i + 2, j), s2 * t(i + 1, j + 1)
+
+    (p0, q0), (p1, q1) = slope(0, 0), slope(1, 1)
+    s4 = s2 * s2
+    return Values(
+        value=t(0, 0) + k2 * product * t(1, 1),
+        along_x=p0 + k2 * product * p1,
+        along_y=q0 + k2 * (product * q1 + t(1, 1)),
+        curvature=(
+            s2 * (t(2, 0) + k2 * product * t(3, 1)),
+            s4 * (t(4, 0) + k2 * product * t(5, 1)),
+            s4 * (t(3, 1) + k2 * product * t(4, 2)) + k2 * p1,
+            s4 * (t(2, 2) + k2 * product * t(3, 3)) + 2.0 * k2 * q1,
+        ),
+    )
 
 
 class TangentKernel:
@@ -75,6 +108,13 @@ class TangentKernel:
         """`A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m)`."""
         return self.values(x, y).value
 
+    def trial(self, x: Any, y: Any, domain: AbstractDomain) -> np.ndarray:
+        """`B(x, y) = eta(x) eta(y) A(x, y)`, the kernel of `Q = S eta + f`: `(n, d), (m, d) -> (n, m)`."""
+        with jax.enable_x64(True):
+            eta = jax.vmap(fresh(domain.eta).value)
+            left, right = (np.asarray(eta(jnp.asarray(v, jnp.float64))) for v in (x, y))
+        return left[:, None] * self(x, y) * right[None]
+
     def grad(self, x: Any, y: Any) -> np.ndarray:
         """`grad_x A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m, d)`."""
         x, y = (np.asarray(v, np.float64) for v in (x, y))
@@ -83,7 +123,19 @@ class TangentKernel:
 
     def laplacian(self, x: Any, y: Any) -> np.ndarray:
         """`Lap_x A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m)`."""
-        return self.values(x, y).laplacian
+        x, y = (np.asarray(v, np.float64) for v in (x, y))
+        return self.values(x, y).second(x, y, np.ones(x.shape[-1]))
+
+    def hessian(self, x: Any, y: Any) -> np.ndarray:
+        """`Hess_x A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m, d, d)`."""
+        x, y = (np.asarray(v, np.float64) for v in (x, y))
+        h0, h1, h2, h3 = (h[..., None, None] for h in self.values(x, y).curvature)
+        a, b = x[:, None], y[None]
+        cross = a[..., :, None] * b[..., None, :]
+        own, other = (v[..., :, None] * v[..., None, :] for v in (a, b))
+        return (
+            h0 * np.eye(x.shape[1]) + h1 * own + h2 * (cross + cross.swapaxes(-1, -2)) + h3 * other
+        )
 
     def values(self, x: Any, y: Any) -> Values:
         """`A` and its derivatives for all pairs of points."""
@@ -95,13 +147,16 @@ class TangentKernel:
         with jax.enable_x64(True):
             for start in range(0, len(x), _CHUNK):
                 rows = slice(start, start + _CHUNK)
-                part = _pairs(x[rows], y, left[:, rows], right, self.scale)
-                parts.append([np.asarray(value) for value in part])
-        return Values(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+                found = _pairs(x[rows], y, left[:, rows], right, self.scale)
+                parts.append(jax.tree.map(np.asarray, found))
+        return jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
 
     def coefficients(self, x: np.ndarray) -> np.ndarray:
         """`alpha_k(v_x)` for every point, `(terms, n)`."""
-        v = self.scale**2 * np.sum(np.square(x), axis=1) + 1.0
+        return self.mehler(self.scale**2 * np.sum(np.square(x), axis=1) + 1.0)
+
+    def mehler(self, v: np.ndarray) -> np.ndarray:
+        """`alpha_k(v)` for every variance, `(terms, n)`."""
         g = np.linspace(-_REACH, _REACH, _POINTS)
         with jax.enable_x64(True):
             sigma = np.asarray(self.activation(jnp.asarray(np.sqrt(v)[:, None] * g[None])))
@@ -131,14 +186,17 @@ class TangentKernel:
             )
 
 
+# The T_ij that a Hessian of A needs.
+WANTED = ((0, 0), (1, 1), (2, 0), (3, 1), (2, 2), (4, 0), (5, 1), (4, 2), (3, 3))
+
+
 @jax.jit
-def _pairs(x: Any, y: Any, left: Any, right: Any, scale: Any) -> tuple[Any, ...]:
-    """`A`, the two parts of its gradient and its Laplacian, for all pairs."""
+def _pairs(x: Any, y: Any, left: Any, right: Any, scale: Any) -> Values:
+    """`A` and its derivatives for all pairs."""
     s2 = scale * scale
     inner, xx, yy = x @ y.T, jnp.sum(x * x, axis=1)[:, None], jnp.sum(y * y, axis=1)[None]
     vx, vy = s2 * xx + 1.0, s2 * yy + 1.0
     rho = (s2 * inner + 1.0) / jnp.sqrt(vx * vy)
-    wanted = ((0, 0), (1, 1), (2, 0), (3, 1), (2, 2), (4, 0), (5, 1), (4, 2), (3, 3))
 
     def add(k: Any, state: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
         power, sums = state
@@ -151,32 +209,17 @@ def _pairs(x: Any, y: Any, left: Any, right: Any, scale: Any) -> tuple[Any, ...]
         left_k, right_k = ([factor(a, i) for i in range(6)] for a in (left, right))
         sums = [
             total + power * (left_k[i][:, None] * right_k[j][None])
-            for total, (i, j) in zip(sums, wanted, strict=True)
+            for total, (i, j) in zip(sums, WANTED, strict=True)
         ]
         return power * rho, sums
 
-    start = (jnp.ones_like(rho), [jnp.zeros_like(rho) for _ in wanted])
+    start = (jnp.ones_like(rho), [jnp.zeros_like(rho) for _ in WANTED])
     _, sums = jax.lax.fori_loop(0, _TERMS, add, start)
     t = {
         (i, j): total * vx ** (-0.5 * i) * vy ** (-0.5 * j)
-        for (i, j), total in zip(wanted, sums, strict=True)
+        for (i, j), total in zip(WANTED, sums, strict=True)
     }
-    dim, k2 = x.shape[1], _SECOND_MOMENT
-
-    def slope(i: int, j: int) -> tuple[Any, Any]:
-        """`grad_x T_ij = x p + y q`."""
-        return s2 * t[i + 2, j], s2 * t[i + 1, j + 1]
-
-    def laplacian(i: int, j: int) -> Any:
-        curved = xx * t[i + 4, j] + 2.0 * inner * t[i + 3, j + 1] + yy * t[i + 2, j + 2]
-        return s2 * dim * t[i + 2, j] + s2 * s2 * curved
-
-    (p0, q0), (p1, q1), product = slope(0, 0), slope(1, 1), inner + 1.0
-    value = t[0, 0] + k2 * product * t[1, 1]
-    along_x = p0 + k2 * product * p1
-    along_y = q0 + k2 * (product * q1 + t[1, 1])
-    total = laplacian(0, 0) + k2 * (2.0 * (inner * p1 + yy * q1) + product * laplacian(1, 1))
-    return value, along_x, along_y, total
+    return combine(lambda i, j: t[i, j], inner + 1.0, s2)
 
 
 def finite_kernel(network: ShallowField, x: Any, y: Any) -> np.ndarray:

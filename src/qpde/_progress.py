@@ -91,15 +91,16 @@ class Stages(_Shown):
             self._bar.update(self._part, completed=share, note=f"loss {loss:.2e}")
             self._bar.update(self._whole, completed=self._before + share * self._work)
 
-    def end(self, seconds: float, loss: float) -> None:
+    def end(self, seconds: float, loss: float | None = None) -> None:
         """The current run has ended."""
         self._ended += 1
         self._before += self._work
         if self._bar is not None:
             self._bar.update(self._whole, completed=self._before)
         elif self._shown:
+            note = "" if loss is None else f", loss {loss:.2e}"
             self._console.print(
-                f"run {self._ended} of {self._count}: {self._name}, loss {loss:.2e}, {seconds:.0f} s"
+                f"run {self._ended} of {self._count}: {self._name}{note}, {seconds:.0f} s"
             )
 
 

@@ -28,6 +28,10 @@ class Status(enum.Enum):
         "The gradient is exactly zero although the loss is not. The activation is saturated "
         "everywhere: lower the network's scale or the learning rate."
     )
+    GAVE_UP = (
+        "The integrator of the limit equation gave up: the flow is too stiff or grows. Ask for a "
+        "shorter time, fewer nodes, or time=math.inf, which does not follow the flow."
+    )
     INTERRUPTED = "Interrupted from the keyboard; the best iterate so far is kept."
 
     @property

@@ -28,6 +28,7 @@ from ._archive import (
 )
 from ._checkpoint import FILE as CHECKPOINT
 from ._fingerprint import check_fingerprint, fingerprint
+from ._kernel_field import KernelField
 from ._measure import AbstractMeasure, Radial, Uniform
 from ._network import MLP, DeepField, Shallow, ShallowField, as_network_field, cast
 from ._problem import Problem
@@ -125,7 +126,7 @@ def load(
     check_fingerprint(problem, groups["problem"], path)
     precision = header["precision"]
     with jax.enable_x64(precision == "float64"):
-        description = _rebuild_network(header["network"], network, path)
+        description = _rebuild_network(header["network"], network, path, problem.dim)
         field = as_network_field(description, problem.domain, key=jr.key(0), dtype=precision)
         field = with_arrays(cast(field, precision), groups["network"], "the network")
         trial = Trial.of(problem, field, exact_boundary=header["exact_boundary"])
@@ -176,10 +177,12 @@ def _describe_network(network: Any) -> dict[str, Any]:
     if isinstance(network, DeepField) and name:
         widths = [weight.shape[0] for weight in network.weights[:-1]]
         return {"kind": "mlp", "widths": widths, "activation": name}
+    if isinstance(network, KernelField):
+        return {"kind": "limit", "tables": list(network.tables.shape), "round": network.round}
     return {"kind": type(getattr(network, "function", network)).__name__}
 
 
-def _rebuild_network(words: dict[str, Any], network: Any, path: Path) -> Any:
+def _rebuild_network(words: dict[str, Any], network: Any, path: Path, dim: int) -> Any:
     if network is not None:
         return network
     kind = words["kind"]
@@ -187,6 +190,8 @@ def _rebuild_network(words: dict[str, Any], network: Any, path: Path) -> Any:
         return Shallow(words["width"], activation=activations.BY_NAME[words["activation"]])
     if kind == "mlp":
         return MLP(words["widths"], activation=activations.BY_NAME[words["activation"]])
+    if kind == "limit":
+        return KernelField.empty(words["tables"], dim, words["round"])
     raise ValueError(
         f"{path} holds a network of your own ({kind}). Pass one of the same structure: "
         "load(path, network=...)."

@@ -1,6 +1,7 @@
 """The trial function `Q = S eta + f`: one point in, one number out."""
 
 import functools
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -9,8 +10,14 @@ from ._eta import AbstractRadial
 from ._field import AbstractField
 from ._form import Numbers
 from ._jet import Equation, Jet, Product, Sum, widely
-from ._network import Units
 from ._problem import Problem
+
+
+@runtime_checkable
+class Towards(Protocol):
+    """A source that has a cheap way to `(x - centre) . grad S`."""
+
+    def towards(self, centre: Any) -> Float[Array, ""]: ...
 
 
 class Trial(eqx.Module):
@@ -51,7 +58,7 @@ class Trial(eqx.Module):
             return network
 
         cross = None
-        if isinstance(eta, AbstractRadial) and isinstance(source, Units):
+        if isinstance(eta, AbstractRadial) and isinstance(source, Towards):
             cross = functools.partial(_towards, eta, source, x)
         product = Jet(Product(Jet(eta.at(x), x), network, cross), x)
         return Jet(Sum(product, Jet(self.boundary.at(x), x)), x)
@@ -72,6 +79,6 @@ class Trial(eqx.Module):
         return jet.value, self.orientation * widely(self.equation, x, jet)
 
 
-def _towards(eta: AbstractRadial, source: Units, x: Float[Array, " d"]) -> Float[Array, ""]:
+def _towards(eta: AbstractRadial, source: Towards, x: Float[Array, " d"]) -> Float[Array, ""]:
     """`grad eta . grad S`."""
     return eta.slope(x) * source.towards(eta.centre)

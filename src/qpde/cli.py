@@ -26,7 +26,7 @@ from ._options import (
     SettingsOption,
     StepsOption,
 )
-from .studies.commands import bench, reproduce
+from .studies.commands import bench, reproduce, theory
 
 app = typer.Typer(
     help="Elliptic PDEs in any dimension by neural Q-learning.\n\n"
@@ -290,7 +290,7 @@ def zoo(
         )
 
 
-for command in (evaluate, certify, plot, report, reproduce):
+for command in (evaluate, certify, plot, report, reproduce, theory):
     app.command()(command)
 app.add_typer(bench, name="bench")
 

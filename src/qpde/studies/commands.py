@@ -115,3 +115,44 @@ def reproduce(
             words = {True: "holds", False: "does not hold", None: "-"}[claim["holds"]]
             print(f"{words:<14}{claim['median']:<12.3g}{claim['statement']} ({claim['paper']})")
         print(f"written to {out / 'index.html'}")
+
+
+def theory(
+    only: Annotated[
+        str | None, typer.Option(help="Experiments with commas between; all of them otherwise.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Narrower networks, fewer seeds and nodes.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the page and its data.")] = Path("theory"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the experiments that are in --out already.")
+    ] = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run the paper's theorems as experiments and write a page with what they gave.
+
+    Experiments: kernel-rate, start-rate, training, kernel, spectrum, slow-end, path, fixed-point.
+    Each gives a figure, rates with confidence intervals, and whether the statement holds.
+
+    \b
+    Examples:
+      qpde theory --quick --out out
+      qpde theory --only path,spectrum --out out
+    """
+    from . import theory as studied
+
+    names = studied.check_names(only)
+    studied.open_study(out, resume=resume, force=force)
+    result = studied.study(out, names, quick=quick, progress=not quiet)
+    if as_json:
+        print(json.dumps(result))
+    elif not quiet:
+        for finding in result["findings"]:
+            words = "holds" if finding["holds"] else "does not hold"
+            print(
+                f"{words:<14}{finding['value']:<12.3g}{finding['statement']} ({finding['theory']})"
+            )
+        print(f"written to {out / 'index.html'}")
