@@ -40,6 +40,7 @@ from ._rule import Truncation as Truncation
 from ._schedule import Cosine as Cosine
 from ._schedule import Decay as Decay
 from ._schedule import Linear as Linear
+from ._second_order import GaussNewton as GaussNewton
 from ._solution import Score as Score
 from ._solution import Solution as Solution
 from ._status import Interrupted as Interrupted
