@@ -13,6 +13,7 @@ from ._domain import Interval as Interval
 from ._feynman_kac import Estimate as Estimate
 from ._feynman_kac import feynman_kac as feynman_kac
 from ._field import AbstractField as AbstractField
+from ._implicit import ImplicitQLearning as ImplicitQLearning
 from ._jet import Jet as Jet
 from ._kernel import TangentKernel as TangentKernel
 from ._kernel import finite_kernel as finite_kernel
@@ -27,6 +28,7 @@ from ._monotonicity import suggest_measure as suggest_measure
 from ._network import MLP as MLP
 from ._network import Frozen as Frozen
 from ._network import Shallow as Shallow
+from ._polish import polish as polish
 from ._problem import Problem as Problem
 from ._round import Annulus as Annulus
 from ._round import Ball as Ball

@@ -4,8 +4,8 @@ With `J` the Jacobian of the residual `r = L Q` in the parameters, at fresh poin
 
     delta theta = -a J' (J J' + lambda tau I)^-1 r,   tau = tr(J J') / M,
 
-for three dampings `lambda` around the last one and two lengths `a`. A second, independent sample decides
-between the six, and against all of them when none makes its mean square smaller. When steps keep fitting
+for four dampings `lambda` around the last one and two lengths `a`. A second, independent sample decides
+between the eight, and against all of them when none makes its mean square smaller. When steps keep fitting
 their own points without making the second sample much better, the points are too few: the sample is
 doubled.
 """
@@ -28,7 +28,9 @@ from ._schedule import Clock
 from ._tangent import tangent
 from ._trial import Trial
 
-_AROUND, _LENGTHS = (0.1, 1.0, 10.0), (1.0, 0.3)
+# The damping that is best changes by many powers of ten from one step to the next where the equation is
+# smooth and linear, and slowly where it is not.
+_AROUND, _LENGTHS = (1e-4, 0.1, 1.0, 10.0), (1.0, 0.3)
 _LEAST, _MOST = 1e-15, 1e3
 # A step overfits when it leaves the second sample with more than this share of its mean square, and its own
 # points with less than a quarter of that share. So many such steps in a row double the sample.
