@@ -217,11 +217,12 @@ def test_every_rule_obeys_one_protocol():
         for value in vars(qpde).values()
         if isinstance(value, type) and issubclass(value, AbstractRule) and value is not AbstractRule
     ]
-    assert len(rules) == 3
+    assert len(rules) == 5
     for kind in rules:
         rule = kind()
-        _, trial, draw, _, _ = setup(rule)
-        after, _, info = one_step(rule, trial, draw)
+        with jax.enable_x64(rule.whole):
+            _, trial, draw, _, _ = setup(rule)
+            after, _, info = one_step(rule, trial, draw)
         assert jax.tree.structure(after) == jax.tree.structure(trial)
         assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(info))
         assert float(info.gradient) > 0

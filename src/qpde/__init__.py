@@ -13,6 +13,7 @@ from ._domain import Interval as Interval
 from ._feynman_kac import Estimate as Estimate
 from ._feynman_kac import feynman_kac as feynman_kac
 from ._field import AbstractField as AbstractField
+from ._implicit import ImplicitQLearning as ImplicitQLearning
 from ._jet import Jet as Jet
 from ._kernel import TangentKernel as TangentKernel
 from ._kernel import finite_kernel as finite_kernel
@@ -30,6 +31,7 @@ from ._monotonicity import suggest_measure as suggest_measure
 from ._network import MLP as MLP
 from ._network import Frozen as Frozen
 from ._network import Shallow as Shallow
+from ._polish import polish as polish
 from ._problem import Problem as Problem
 from ._round import Annulus as Annulus
 from ._round import Ball as Ball
@@ -43,6 +45,7 @@ from ._rule import Truncation as Truncation
 from ._schedule import Cosine as Cosine
 from ._schedule import Decay as Decay
 from ._schedule import Linear as Linear
+from ._second_order import GaussNewton as GaussNewton
 from ._solution import Score as Score
 from ._solution import Solution as Solution
 from ._status import Interrupted as Interrupted

@@ -227,7 +227,7 @@ def finite_kernel(network: ShallowField, x: Any, y: Any) -> np.ndarray:
 
         >>> finite_kernel(solution.trial.network, x, y)
 
-    At the start it is near the kernel of infinite width; training moves it.
+    At the start it is near the kernel of infinite width; training moves it. Only the hidden layer counts.
     """
     with jax.enable_x64(True):
         return np.asarray(

@@ -138,11 +138,7 @@ class Draw(eqx.Module):
         """
 
         def part(i: Any) -> Any:
-            key = jr.fold_in(self.key, i)
-            points, weights = self.measure.sample(key, self.chunk)
-            kept = i * self.chunk + jnp.arange(self.chunk) < self.size
-            equal = kept.astype(weights.dtype) / self.size
-            return function(Batch(points, weights * equal, equal, jr.fold_in(key, 1)))
+            return function(self._batch(i, i * self.chunk))
 
         if self.single:
             return part(0)
@@ -151,6 +147,17 @@ class Draw(eqx.Module):
         return jax.lax.fori_loop(
             0, count, lambda i, total: jax.tree.map(jnp.add, total, part(i)), zero
         )
+
+    def whole(self, index: int) -> Batch:
+        """All points of the step in one batch of `chunk`; every index gives an independent one."""
+        return self._batch(index, 0)
+
+    def _batch(self, index: Any, before: Any) -> Batch:
+        key = jr.fold_in(self.key, index)
+        points, weights = self.measure.sample(key, self.chunk)
+        kept = before + jnp.arange(self.chunk) < self.size
+        equal = kept.astype(weights.dtype) / self.size
+        return Batch(points, weights * equal, equal, jr.fold_in(key, 1))
 
 
 # Micro-batches of about this many points: large enough to keep the matrix products busy, small enough
@@ -165,9 +172,14 @@ def batch_sizes(batch: AbstractSchedule, start: int, stop: int, total: int) -> n
     return np.rint(np.asarray(sizes, np.float64)).astype(np.int32)
 
 
-def chunk_size(batch: AbstractSchedule, total: int) -> tuple[int, bool]:
-    """The size of a micro-batch for a run, and whether one is always enough."""
+def chunk_size(batch: AbstractSchedule, total: int, *, whole: bool = False) -> tuple[int, bool]:
+    """The size of a micro-batch for a run, and whether one is always enough.
+
+    With `whole` it is that of the largest batch, because the rule takes all points at once.
+    """
     ends = [batch_sizes(batch, t, t + 1, total)[0] for t in (0, total - 1)]
     largest = int(max(ends))
+    if whole:
+        return largest, True
     parts = max(1, round(largest / (_CONSTANT if ends[0] == ends[1] else _CHANGING)))
     return -(-largest // parts), parts == 1 and isinstance(batch, Fixed | Linear)

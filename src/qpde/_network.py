@@ -46,9 +46,13 @@ class AbstractNetwork(eqx.Module):
 class Shallow(AbstractNetwork):
     """One hidden layer: `S(x) = N^-beta sum_i c_i sigma(w_i . y + b_i)`.
 
-    Initially `c ~ U[-1, 1]`, `w ~ N(0, scale^2 I)`, `b ~ N(0, 1)`. The paper has `scale = 1`; the
-    default `1 / sqrt(d)` trains much better in high dimension, because the Laplacian carries
-    `|w|^2`. `beta` lies in (1/2, 1) in the theory.
+    Initially `c ~ U[-amplitude, amplitude]`, `w ~ N(0, scale^2 I)`, `b ~ N(0, 1)`. The paper has
+    `scale = amplitude = 1`; the default `1 / sqrt(d)` of `scale` trains much better in high
+    dimension, because the Laplacian carries `|w|^2`. `beta` lies in (1/2, 1) in the theory.
+    `GaussNewton` wants `c` of order `1 / sqrt(N)`: `beta=0.5, amplitude=0.06` for 256 units.
+
+    With `polynomial=True` the trained polynomial `a_0 + a_1 . y + a_2 |y|^2`, zero at the start,
+    stands beside the hidden layer: it takes over what a hidden layer learns worst.
 
         >>> Shallow(256, activation=activations.sigmoid, beta=0.99, scale=1.0)
     """
@@ -58,6 +62,8 @@ class Shallow(AbstractNetwork):
     beta: Numbers
     scale: Numbers | None
     normalise: bool = eqx.field(static=True)
+    polynomial: bool = eqx.field(static=True)
+    amplitude: Numbers
 
     def __init__(
         self,
@@ -67,28 +73,34 @@ class Shallow(AbstractNetwork):
         beta: float = 0.75,
         scale: float | None = None,
         normalise: bool = True,
+        polynomial: bool = False,
+        amplitude: float = 1.0,
     ):
         self.width = _width(width)
         self.activation = activations.as_activation(activation)
         self.beta = np.asarray(beta, np.float64)
         self.scale = None if scale is None else np.asarray(scale, np.float64)
-        self.normalise = normalise
+        self.normalise, self.polynomial = normalise, polynomial
         if not 0.0 <= beta <= 1.0:
             raise ValueError(f"beta lies between 0 and 1 (the theory: 1/2 < beta < 1), got {beta}.")
         if scale is not None and not (np.isfinite(scale) and scale > 0):
             raise ValueError(f"scale must be a positive number, got {scale}.")
+        if not (np.isfinite(amplitude) and amplitude > 0):
+            raise ValueError(f"amplitude must be a positive number, got {amplitude}.")
+        self.amplitude = np.asarray(amplitude, np.float64)
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "ShallowField":
         rng, dim = _generator(key), domain.dim
         scale = 1.0 / np.sqrt(dim) if self.scale is None else self.scale
         return ShallowField(
-            c=jnp.asarray(rng.uniform(-1.0, 1.0, self.width)),
+            c=jnp.asarray(self.amplitude * rng.uniform(-1.0, 1.0, self.width)),
             w=jnp.asarray(scale * rng.standard_normal((dim, self.width))),
             b=jnp.asarray(rng.standard_normal(self.width)),
             factor=Frozen(self.width ** -float(self.beta)),
             beta=Frozen(self.beta),
             frame=_Frame.of(domain, self.normalise),
             activation=self.activation,
+            polynomial=Polynomial.zero(dim) if self.polynomial else None,
         )
 
 
@@ -147,6 +159,25 @@ class _Frame(eqx.Module):
         return w / self.half.array[None, :]
 
 
+class Polynomial(eqx.Module):
+    """`p(y) = constant + slope . y + curvature |y|^2` in the coordinates of a frame."""
+
+    constant: Float[Array, ""]
+    slope: Float[Array, " d"]
+    curvature: Float[Array, ""]
+
+    @classmethod
+    def zero(cls, dim: int) -> "Polynomial":
+        return cls(jnp.zeros(()), jnp.zeros(dim), jnp.zeros(()))
+
+    def value(self, y: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.constant + jnp.dot(self.slope, y) + self.curvature * jnp.dot(y, y)
+
+    def grad(self, y: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The gradient in `y`."""
+        return self.slope + 2.0 * self.curvature * y
+
+
 class ShallowField(AbstractField):
     """The network of `Shallow` with its parameters. All derivatives are closed forms:
 
@@ -161,6 +192,7 @@ class ShallowField(AbstractField):
     beta: Frozen
     frame: _Frame
     activation: AbstractActivation
+    polynomial: Polynomial | None = None
 
     @property
     def width(self) -> int:
@@ -189,27 +221,46 @@ class Units:
     def __init__(self, field: ShallowField, x: Float[Array, " d"]):
         self._slopes = field.frame.slopes(field.w.T)
         self._c = field.factor.array * field.c
-        self._frame, self._inner = field.frame, field.frame(x) @ field.w
+        self._frame, self._y = field.frame, field.frame(x)
+        self._inner = self._y @ field.w
         z = self._inner + field.b
         # Derivatives that nobody asks for are removed by the compiler.
         self._s, self._s1, self._s2 = field.activation.derivatives(z, 2)
+        self._polynomial = field.polynomial
 
     def value(self) -> Float[Array, ""]:
-        return jnp.dot(self._s, self._c)
+        hidden = jnp.dot(self._s, self._c)
+        p = self._polynomial
+        return hidden if p is None else hidden + p.value(self._y)
 
     def grad(self) -> Float[Array, " d"]:
-        return (self._c * self._s1) @ self._slopes
+        hidden = (self._c * self._s1) @ self._slopes
+        p = self._polynomial
+        return hidden if p is None else hidden + p.grad(self._y) / self._frame.half.array
 
     def towards(self, centre: Numbers) -> Float[Array, ""]:
         """`grad S . (x - centre)`, from `w . y` as it was computed before."""
-        shift = self._slopes @ (self._frame.centre.array - centre)
-        return jnp.dot(self._s1 * (self._inner + shift), self._c)
+        offset = self._frame.centre.array - centre
+        hidden = jnp.dot(self._s1 * (self._inner + self._slopes @ offset), self._c)
+        p = self._polynomial
+        if p is None:
+            return hidden
+        return hidden + jnp.dot(p.grad(self._y), self._y + offset / self._frame.half.array)
 
     def trace(self, form: AbstractForm) -> Float[Array, ""]:
-        return jnp.dot(self._s2, self._c * form.quadratic(self._slopes))
+        hidden = jnp.dot(self._s2, self._c * form.quadratic(self._slopes))
+        p = self._polynomial
+        if p is None:
+            return hidden
+        diagonal = form.diagonal(self._y.size) / self._frame.half.array**2
+        return hidden + 2.0 * p.curvature * jnp.sum(diagonal)
 
     def hessian(self) -> Float[Array, "d d"]:
-        return (self._slopes.T * (self._c * self._s2)[None, :]) @ self._slopes
+        hidden = (self._slopes.T * (self._c * self._s2)[None, :]) @ self._slopes
+        p = self._polynomial
+        if p is None:
+            return hidden
+        return hidden + jnp.diag(2.0 * p.curvature / self._frame.half.array**2)
 
 
 class DeepField(AbstractField):

@@ -6,7 +6,7 @@ the only place that maps over points.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -36,10 +36,16 @@ class Info(eqx.Module):
 
 
 class AbstractRule(eqx.Module):
-    """How one step moves the parameters."""
+    """How one step moves the parameters.
+
+    `block` is the number of steps after which Python looks at a run. A rule with `whole` takes all points
+    of a step at once.
+    """
 
     exact_boundary: eqx.AbstractClassVar[bool]
     name: eqx.AbstractClassVar[str]
+    block: ClassVar[int] = 100
+    whole: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, trial: Trial, key: PRNGKeyArray) -> PyTree:
@@ -50,6 +56,10 @@ class AbstractRule(eqx.Module):
         self, trial: Trial, state: PyTree, draw: Draw, clock: Clock
     ) -> tuple[Trial, PyTree, Info]:
         """One step, and what it saw at the parameters it started from."""
+
+    def enlargement(self, state: PyTree) -> int:
+        """How many times the batch is taken from now on; asked between blocks."""
+        return 1
 
 
 class Flow(eqx.Module):

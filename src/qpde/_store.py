@@ -173,7 +173,8 @@ def _describe_network(network: Any) -> dict[str, Any]:
     }
     name = known.get(type(getattr(network, "activation", None)))
     if isinstance(network, ShallowField) and name:
-        return {"kind": "shallow", "width": network.width, "activation": name}
+        words = {"kind": "shallow", "width": network.width, "activation": name}
+        return words if network.polynomial is None else words | {"polynomial": True}
     if isinstance(network, DeepField) and name:
         widths = [weight.shape[0] for weight in network.weights[:-1]]
         return {"kind": "mlp", "widths": widths, "activation": name}
@@ -187,7 +188,11 @@ def _rebuild_network(words: dict[str, Any], network: Any, path: Path, dim: int) 
         return network
     kind = words["kind"]
     if kind == "shallow":
-        return Shallow(words["width"], activation=activations.BY_NAME[words["activation"]])
+        return Shallow(
+            words["width"],
+            activation=activations.BY_NAME[words["activation"]],
+            polynomial=words.get("polynomial", False),
+        )
     if kind == "mlp":
         return MLP(words["widths"], activation=activations.BY_NAME[words["activation"]])
     if kind == "limit":

@@ -29,16 +29,13 @@ from ._solution import History, Solution
 from ._status import Interrupted, SolveError, Status
 from ._trial import Trial
 
-# After this many steps Python looks at the clock, the keyboard and the held-out loss; the number is
-# fixed, because the clock must not steer a run.
-_BLOCK = 100
 _HELD_OUT_POINTS = 2_048
 
 
 class Keep(enum.Enum):
     """Which iterate a run returns."""
 
-    HELD_OUT = "smallest loss on held-out points, looked at after every 100 steps"
+    HELD_OUT = "smallest loss on held-out points, looked at after every block of steps"
     BEST_BATCH = "smallest minibatch loss, looked at in every step (the paper)"
     LAST = "the last one"
 
@@ -191,7 +188,7 @@ def solve(
 
     - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar. All its floating-point
       arrays are trained, except those wrapped in `qpde.Frozen`.
-    - `rule`: `QLearning` (default), `DeepGalerkin` or `Penalty`.
+    - `rule`: `QLearning` (default), `DeepGalerkin`, `Penalty`, `GaussNewton` or `ImplicitQLearning`.
     - `steps`: how many steps are done at most.
     - `batch`: points a step, a number or a schedule such as `Linear(2_000, 10_000)`.
     - `tolerance`: stop when the mean of `psi(L Q)^2` over a batch is below this.
@@ -200,7 +197,8 @@ def solve(
     - `budget`: seconds of training (compiling not counted, those before a checkpoint counted) after
       which the run stops; it never changes what a step does.
     - `keep`: which iterate is returned.
-    - `callback`: called with a `Progress` after every 100 steps; returning `True` stops the run.
+    - `callback`: called with a `Progress` after every 100 steps (every step of a second-order rule);
+      returning `True` stops the run.
     - `checkpoint`: a folder. The state of the run is kept there, at least every 10 seconds; the same
       call goes on from it after any kind of end, with the same bits as an undisturbed run.
     - `seed`: the same seed gives the same bits on the same machine.
@@ -226,16 +224,16 @@ def solve(
     with jax.enable_x64(precision == "float64"):
         solution = _run(plan, seconds, callback, checkpoint, progress)
     if keep is Keep.HELD_OUT and solution.status.successful:
-        _warn_if_untrained(solution.history)
+        _warn_if_untrained(solution.history, plan.rule)
     if throw and not solution.status.successful:
         raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
     return solution
 
 
-def _warn_if_untrained(history: History) -> None:
+def _warn_if_untrained(history: History, rule: AbstractRule) -> None:
     """Say so when no iterate was better than the network that the run began with."""
     held_out = history.held_out
-    if len(history.loss) >= _BLOCK and not np.nanmin(held_out[1:]) < held_out[0]:
+    if len(history.loss) >= max(rule.block, 5) and not np.nanmin(held_out[1:]) < held_out[0]:
         warnings.warn(
             "Training made nothing better: the held-out loss began at "
             f"{held_out[0]:.3g} and ended at {held_out[-1]:.3g}, so the initial network is returned. "
@@ -275,7 +273,7 @@ class Run:
         self.trial = Trial.of(plan.problem, network, exact_boundary=plan.rule.exact_boundary)
         params, self._rest = trainable(network)
         self.start = Loop.start(params, plan.rule.init(self.trial, rule_key), plan.precision)
-        self._chunk = chunk_size(plan.batch, max(plan.steps, 1))
+        self._chunk = chunk_size(plan.batch, max(plan.steps, 1), whole=plan.rule.whole)
         self._sample = _held_out_sample(plan.measure, held_key, edge=not plan.rule.exact_boundary)
         self._weight = plan.rule.weight if isinstance(plan.rule, Penalty) else None
 
@@ -303,8 +301,9 @@ class Run:
 
     def _block(self, loop: Loop, count: int) -> tuple[Loop, Any]:
         plan, step = self._plan, int(loop.step)
-        sizes = np.ones(_BLOCK, np.int32)
-        sizes[:count] = batch_sizes(plan.batch, step, step + count, plan.steps)
+        larger, (chunk, single) = plan.rule.enlargement(loop.state), self._chunk
+        sizes = np.ones(plan.rule.block, np.int32)
+        sizes[:count] = larger * batch_sizes(plan.batch, step, step + count, plan.steps)
         return block(
             plan.rule,
             plan.measure,
@@ -315,7 +314,7 @@ class Run:
             np.asarray(count, np.int32),
             np.asarray(max(plan.steps, 1), np.int32),
             np.asarray(plan.tolerance, np.float64),
-            self._chunk,
+            (larger * chunk, single),
             plan.keep is Keep.BEST_BATCH,
         )
 
@@ -387,22 +386,30 @@ def _run(
         before, compiled = state.seconds, time.perf_counter()
         status = judge(state, None)
         pace = float("inf")  # seconds a step
+        # Between blocks of this many steps Python looks at the clock, the keyboard and the held-out
+        # loss; the number is fixed, because the clock must not steer a run.
+        length, larger = plan.rule.block, plan.rule.enlargement(state.loop.state)
+        waited = 0.0
         try:
             while status is None:
                 if keyboard.seen:
                     raise KeyboardInterrupt
                 step = int(state.loop.step)
-                count = min(_BLOCK - step % _BLOCK, plan.steps - step)
+                count = min(length - step % length, plan.steps - step)
                 if store is not None:
                     # Shorter, where a whole block would leave too long a gap between checkpoints.
                     count = min(count, max(1, int(0.5 * _checkpoint.INTERVAL / pace)))
                 began = time.perf_counter()
+                if larger != (larger := plan.rule.enlargement(state.loop.state)):
+                    run.advance(state, 0)  # compiles for a batch of another size
+                    waited += time.perf_counter() - began
+                    began = time.perf_counter()
                 moved = run.advance(state, count)
                 step = int(moved.loop.step)
                 now = time.perf_counter()
                 pace = (now - began) / count
-                moved = dataclasses.replace(moved, seconds=before + now - compiled)
-                whole = step % _BLOCK == 0 or step >= plan.steps or int(moved.loop.end) != 0
+                moved = dataclasses.replace(moved, seconds=before + now - compiled - waited)
+                whole = step % length == 0 or step >= plan.steps or int(moved.loop.end) != 0
                 state = run.look(moved) if whole else moved
                 if whole:
                     status = judge(state, callback)
@@ -412,4 +419,4 @@ def _run(
             status = Status.INTERRUPTED
         if store is not None:
             store.write(state)
-    return run.solution(state, status, compiled - started)
+    return run.solution(state, status, compiled - started + waited)
