@@ -23,6 +23,14 @@ ROWS = [
     *("_poincare", "_witness", "_monotonicity"),
     *("_residual", "_certificate"),
     *("_linear", "_pool", "_walk", "_diffusion", "_estimate", "_feynman_kac"),
+    *(
+        "_leap",
+        "_finding",
+        "_domain_findings",
+        "_network_findings",
+        "_equation_findings",
+        "_explain",
+    ),
     *("_spec", "_store", "_table", "_style", "plot", "_page", "_run_page"),
     *("_options", "_commands", "studies", "cli", "__init__"),
 ]

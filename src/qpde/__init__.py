@@ -10,9 +10,13 @@ from ._certificate import certify as certify
 from ._domain import AbstractDomain as AbstractDomain
 from ._domain import Box as Box
 from ._domain import Interval as Interval
+from ._explain import Explanation as Explanation
+from ._explain import explain as explain
 from ._feynman_kac import Estimate as Estimate
 from ._feynman_kac import feynman_kac as feynman_kac
 from ._field import AbstractField as AbstractField
+from ._finding import Finding as Finding
+from ._finding import Verdict as Verdict
 from ._implicit import ImplicitQLearning as ImplicitQLearning
 from ._jet import Jet as Jet
 from ._kernel import TangentKernel as TangentKernel

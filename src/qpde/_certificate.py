@@ -24,6 +24,7 @@ from ._network import cast
 from ._operator import Bound, Operator, Structure
 from ._residual import (
     CELLS,
+    POWER,
     cell_bounds,
     edge_gap,
     growth,
@@ -35,9 +36,8 @@ from ._residual import (
 from ._solution import Solution
 from ._witness import find_witness
 
-# `L Q ~ distance^-p` is square integrable for p < 1/2; a mean is not resolved if one point carries more
-# than this share of it.
-_POWER, _SHARE = 0.45, 0.02
+# A mean is not resolved if one point carries more than this share of it.
+_SHARE = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +138,8 @@ def _l2(
         )
     if rigorous and not isinstance(solution.measure, Uniform):
         raise ValueError("Rigorous L2 bounds are made under the uniform law only.")
-    power = growth(solution)
-    if power > _POWER and not heuristic:
+    power = growth(solution.trial, solution.problem.domain)
+    if power > POWER and not heuristic:
         raise ValueError(
             f"No bound for the error: towards the boundary L Q grows like distance^-{power:.2f}, which "
             "is not square integrable, so that Q is not in H2. Choose a smoother extension of the boundary "
@@ -166,7 +166,7 @@ def _l2(
     # Two statements, of L Q and of Q, at half the risk each.
     z = float(normal_law.ppf(0.5 + 0.5 * confidence))
     # A range of values that Q suggests is not proved to be that of u.
-    sure = constant.proved and power <= _POWER and not rough and not guessed
+    sure = constant.proved and power <= POWER and not rough and not guessed
     kind = "statistical" if sure else "heuristic"
     low_size = math.sqrt(max(mean(sizes, -z), 0.0))
     if rigorous:

@@ -1,4 +1,4 @@
-"""The commands that act on runs: they parse, call, print."""
+"""The commands that act on runs, and `explain`: they parse, call, print."""
 
 import json
 import sys
@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ._options import ForceOption, JsonOption, QuietOption, RunOption, SeedOption
+from ._options import (
+    DimOption,
+    ForceOption,
+    JsonOption,
+    ProblemOption,
+    QuietOption,
+    RunOption,
+    SeedOption,
+    SettingsOption,
+)
 
 
 def evaluate(
@@ -111,6 +120,28 @@ def certify(
     found = certify(load(run), **options, rigorous=rigorous, heuristic=heuristic)
     write_certificate(run, found.summary())
     print(json.dumps(found.summary()) if as_json else found)
+
+
+def explain(
+    problem: ProblemOption,
+    dim: DimOption = None,
+    settings: SettingsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether the convergence theory applies to a problem, and what to expect.
+
+    Nothing is trained. Each assumption gets YES, NO or UNKNOWN, how that is known, and what to do.
+
+    \b
+    Examples:
+      qpde explain survival --dim 20
+      qpde explain my_problem.py:problem --json
+    """
+    from ._explain import explain
+    from ._spec import Spec, parse_settings
+
+    found = explain(Spec(problem, dim, parse_settings(settings or [])).build_problem())
+    print(json.dumps(found.as_dict()) if as_json else found)
 
 
 def plot(

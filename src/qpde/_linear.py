@@ -74,20 +74,8 @@ def _zero(x: Float[Array, " d"]) -> Quadratic:
 
 def examine(problem: Problem) -> Linear:
     """Look at the coefficients of an equation; raise `ValueError` unless it is affine with `c >= 0`."""
-    dim = problem.dim
-    rng = np.random.default_rng(0)
-    count = len(_SIZES)
-    jets = Quadratic(
-        _SIZES * rng.standard_normal(count),
-        _SIZES[:, None] * rng.standard_normal((count, dim)),
-        _SIZES * rng.standard_normal(count),
-        _SIZES[:, None] * rng.standard_normal((count, dim)),
-    )
-    directions = rng.standard_normal((_DIRECTIONS, dim))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    value, grad, second = coefficients(problem, _SIZES)
     with jax.enable_x64(True):
-        sample = _sample(problem, jets, directions, jr.key(0, impl="threefry2x32"))
-        value, grad, second = (np.asarray(part) for part in sample)
         _refuse_nonlinear(value, grad, second)
         killing, drift, second = -value[:, 0], grad[:, 0], second[:, 0]
         _refuse_growth(killing)
@@ -116,6 +104,25 @@ def examine(problem: Problem) -> Linear:
         drift=float(np.max(np.linalg.norm(drift, axis=1))),
         matrix=matrix,
     )
+
+
+def coefficients(problem: Problem, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`-c` (p, s), `b` (p, s, d) and `A` along directions and axes (p, s, k), at random points and jets.
+
+    There is one jet of every size, the same at all points.
+    """
+    rng, count, dim = np.random.default_rng(0), len(sizes), problem.dim
+    jets = Quadratic(
+        sizes * rng.standard_normal(count),
+        sizes[:, None] * rng.standard_normal((count, dim)),
+        sizes * rng.standard_normal(count),
+        sizes[:, None] * rng.standard_normal((count, dim)),
+    )
+    directions = rng.standard_normal((_DIRECTIONS, dim))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    with jax.enable_x64(True):
+        value, grad, second = _sample(problem, jets, directions, jr.key(0, impl="threefry2x32"))
+        return np.asarray(value), np.asarray(grad), np.asarray(second)
 
 
 @eqx.filter_jit

@@ -63,6 +63,7 @@ class Operator(eqx.Module):
     rough: frozenset[str] = eqx.field(
         static=True
     )  # too rough in x for its derivatives to be trusted
+    jumps: bool = eqx.field(static=True, default=False)  # the equation may jump in u
 
     @classmethod
     def of(cls, problem: Problem) -> "Operator":
@@ -87,7 +88,7 @@ class Operator(eqx.Module):
         # A is differentiated twice, b once; c may be what it likes.
         limits = zip("Ab", coefficients, (KINK, JUMP), strict=False)
         rough = frozenset(name for name, levels, least in limits if levels.get(0, 0) >= least)
-        return cls(problem, structure, isotropic, varies, rough)
+        return cls(problem, structure, isotropic, varies, rough, jumps)
 
     def second(self, x: Float[Array, " d"]) -> Array:
         """`A(x)`: a matrix, or the number `s` where `A = s I`."""

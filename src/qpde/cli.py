@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ._commands import certify, draw, evaluate, plot, report
+from ._commands import certify, draw, evaluate, explain, plot, report
 from ._options import (
     BudgetOption,
     DimOption,
@@ -290,7 +290,7 @@ def zoo(
         )
 
 
-for command in (evaluate, certify, plot, report, reproduce, theory):
+for command in (explain, evaluate, certify, plot, report, reproduce, theory):
     app.command()(command)
 app.add_typer(bench, name="bench")
 
