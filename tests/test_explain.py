@@ -101,10 +101,8 @@ def test_a_drift_that_destroys_monotonicity():
     assert (monotone.verdict, monotone.basis) == (NO, "sampled")
     assert "(v1 - v2)^2 is -" in monotone.text
     assert found.rules == ("deep-galerkin",)
-    law = qpde.suggest_measure(problem)
-    assert "qpde.suggest_measure(problem)" in monotone.advice
-    assert monotone_finding(problem, law)[0].verdict is YES
-    assert law_finding(law, problem).verdict is YES
+    assert "qpde.suggest_measure(problem) the equation is monotone" in monotone.advice
+    assert law_finding(qpde.suggest_measure(problem), problem).verdict is YES
 
 
 def test_a_semilinear_problem_that_is_monotone_on_a_range_only():
@@ -148,11 +146,12 @@ def test_activations(function, verdict, basis, words):
 def test_networks():
     for beta, verdict in ((0.75, YES), (0.5, NO), (1.0, NO)):
         assert network_finding(field(beta=beta)).verdict is verdict
-    deep = explain(zoo.survival(2), network=qpde.MLP([8, 8], activation=jax.nn.relu))
+    problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]))
+    deep = explain(problem, network=qpde.MLP([8, 8], activation=jax.nn.relu))
     assert deep["network"].verdict is NO
     assert deep["activation"].verdict is NO
-    assert "the network may be too rough" in deep["error bound by certify"].text
-    assert "not met: network, activation" in deep.recommendation
+    assert "the boundary data and the network may be too rough" in deep.tools[0].text
+    assert "not met: boundary data inside, network, activation" in deep.recommendation
     own = Autodiff(eqx.nn.MLP(2, "scalar", 8, 1, key=jax.random.key(0)))  # ReLU
     assert activation_finding(own, qpde.Ball(2)).verdict is NO
     assert network_finding(own).verdict is UNKNOWN
@@ -192,13 +191,6 @@ def test_boundary_data(data, verdict, words):
     found = extension_finding(qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, data))
     assert found.verdict is verdict
     assert words in found.text
-
-
-def test_no_bound_is_promised_for_rough_data():
-    problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]))
-    found = explain(problem)["error bound by certify"]
-    assert found.verdict is NO
-    assert "the boundary data may be too rough" in found.text
 
 
 def test_a_source_that_is_not_square_integrable():
