@@ -52,6 +52,8 @@ from ._schedule import Linear as Linear
 from ._second_order import GaussNewton as GaussNewton
 from ._solution import Score as Score
 from ._solution import Solution as Solution
+from ._solution import Stage as Stage
+from ._solve import solve as solve
 from ._status import Interrupted as Interrupted
 from ._status import SolveError as SolveError
 from ._status import Status as Status
@@ -59,6 +61,5 @@ from ._store import load as load
 from ._store import save as save
 from ._train import Keep as Keep
 from ._train import Progress as Progress
-from ._train import solve as solve
 
 __version__ = "0.1.0"

@@ -21,6 +21,11 @@ INTERVAL = 5.0
 FILE = "checkpoint.safetensors"
 
 
+def checkpoint_file(stage: int) -> str:
+    """The name of the checkpoint of a stage, counted from 1."""
+    return FILE if stage == 1 else FILE.replace(".", f"-{stage}.")
+
+
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
     """All that a run knows between two steps."""
@@ -38,8 +43,8 @@ class Checkpoint:
     going on from it would give a result that no single call of `solve` describes.
     """
 
-    def __init__(self, folder: Any, problem: Problem, identity: dict[str, Any]):
-        self.path = Path(folder) / FILE
+    def __init__(self, folder: Any, problem: Problem, identity: dict[str, Any], stage: int = 1):
+        self.path = Path(folder) / checkpoint_file(stage)
         self._problem, self._identity = problem, identity
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,10 +15,11 @@ SettingsOption = Annotated[
 PresetOption = Annotated[str | None, typer.Option(help="Settings under a name: paper.")]
 StepsOption = Annotated[int | None, typer.Option(help="Training steps.")]
 BudgetOption = Annotated[
-    float | None, typer.Option(help="Stop after this many seconds of training.")
+    float | None,
+    typer.Option(help="Stop after this many seconds of training; 30 without rule and steps."),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bits.")]
-PrecisionOption = Annotated[str, typer.Option(help="float32 or float64.")]
+PrecisionOption = Annotated[str | None, typer.Option(help="float32 or float64.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is in --out.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]

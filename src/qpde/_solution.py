@@ -42,6 +42,23 @@ class History:
 
 
 @dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of a run: its rule, steps and seconds. `kept` is whether the solution has anything of it."""
+
+    name: str
+    steps: int
+    seconds: float
+    compile_seconds: float
+    kept: bool
+
+    def __str__(self) -> str:
+        done = "solved for" if self.kept else "left as it was"
+        if self.steps:
+            done = f"{self.steps:,} steps"
+        return f"{self.name}: {done}, {self.seconds:.1f} s"
+
+
+@dataclasses.dataclass(frozen=True)
 class Score:
     """How good a solution is, on 100,000 fresh points, in float64.
 
@@ -77,6 +94,7 @@ class Solution:
     rule: str
     seed: int
     precision: str = "float32"
+    stages: tuple[Stage, ...] = ()  # where it came about in several
 
     def __call__(self, points: Any) -> Any:
         """`Q` at the points: `(n, d) -> (n,)`, `(d,) -> ()`."""
@@ -112,8 +130,9 @@ class Solution:
             f"  {self.rule}: {self.status.value}",
             f"  {self.steps:,} steps in {self.seconds:.1f} s (compiled in "
             f"{self.compile_seconds:.1f} s), seed {self.seed}, {self.precision}",
-            f"  loss, mean (L Q)^2    {score.loss:.3g}",
         ]
+        lines += [f"    {stage}" for stage in self.stages]
+        lines.append(f"  loss, mean (L Q)^2    {score.loss:.3g}")
         if score.relative_l2_error is not None:
             lines.append(f"  relative L2 error     {score.relative_l2_error:.3g}")
         if score.max_relative_error is not None:

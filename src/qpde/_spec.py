@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from . import presets, zoo
+from ._implicit import ImplicitQLearning
 from ._problem import Problem
 from ._rule import AbstractRule, DeepGalerkin, Penalty, QLearning
+from ._second_order import GaussNewton
 
 RULES: dict[str, type[AbstractRule]] = {
-    rule.name: rule for rule in (QLearning, DeepGalerkin, Penalty)
+    rule.name: rule for rule in (QLearning, DeepGalerkin, Penalty, GaussNewton, ImplicitQLearning)
 }
 PRESETS = {"paper": presets.paper}
 
@@ -32,7 +34,7 @@ class Spec:
     steps: int | None = None
     budget: float | None = None
     seed: int = 0
-    precision: str = "float32"
+    precision: str | None = None
 
     def build_problem(self) -> Problem:
         """The problem: one of the zoo, or `file.py:name`."""
@@ -68,9 +70,10 @@ class Spec:
             options |= _pick("preset", self.preset, PRESETS)(problem)
         if self.rule is not None:
             kind: Any = _pick("rule", self.rule, RULES)
-            given = options.get("rule")
+            given: Any = options.get("rule")
             # A rule named beside a preset takes the preset's learning rate.
-            options["rule"] = kind() if given is None else kind(rate=given.rate)
+            takes = given is not None and "rate" in inspect.signature(kind).parameters
+            options["rule"] = kind(**({"rate": given.rate} if takes else {}))
         if self.steps is not None:
             options["steps"] = self.steps
         return options

@@ -9,6 +9,7 @@ class Status(enum.Enum):
 
     FINISHED = "All steps were done."
     TOLERANCE = "The loss fell below the tolerance."
+    SETTLED = "The loss on held-out points stopped falling."
     BUDGET = "The time budget was used up."
     STOPPED = "The callback asked to stop."
     NONFINITE = (
@@ -37,7 +38,13 @@ class Status(enum.Enum):
     @property
     def successful(self) -> bool:
         """Whether the run ended as it was asked to."""
-        return self in (Status.FINISHED, Status.TOLERANCE, Status.BUDGET, Status.STOPPED)
+        return self in (
+            Status.FINISHED,
+            Status.TOLERANCE,
+            Status.SETTLED,
+            Status.BUDGET,
+            Status.STOPPED,
+        )
 
     @property
     def label(self) -> str:

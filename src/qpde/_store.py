@@ -27,13 +27,14 @@ from ._archive import (
     write_text,
 )
 from ._checkpoint import FILE as CHECKPOINT
+from ._checkpoint import checkpoint_file
 from ._fingerprint import check_fingerprint, fingerprint
 from ._kernel_field import KernelField
 from ._measure import AbstractMeasure, Radial, Uniform
 from ._network import MLP, DeepField, Shallow, ShallowField, as_network_field, cast
 from ._problem import Problem
 from ._round import Ball
-from ._solution import History, Solution
+from ._solution import History, Solution, Stage
 from ._spec import Spec, problem_from
 from ._status import Status
 from ._trial import Trial
@@ -41,6 +42,7 @@ from ._trial import Trial
 SOLUTION, RUN, HISTORY = "solution.safetensors", "run.json", "history.csv"
 COMPARISON, CERTIFICATE = "compare.json", "certificate.json"
 FIGURES = ("history", "radial", "profile", "slice", "scatter")
+_STAGES = (1, 2)
 _PACKAGES = ("qpde", "jax", "jaxlib", "equinox", "optax", "numpy")
 
 
@@ -61,6 +63,7 @@ def report(solution: Solution, *, run: Path | None = None) -> dict[str, Any]:
         "relative_l2_error": score.relative_l2_error,
         "max_relative_error": score.max_relative_error,
         "skill": score.skill,
+        "stages": [dataclasses.asdict(stage) for stage in solution.stages],
         "run": None if run is None else str(run),
     }
     return {key: _json_safe(value) for key, value in numbers.items()}
@@ -91,6 +94,7 @@ def save(solution: Solution, path: str | os.PathLike[str]) -> None:
         "measure": _describe_measure(solution.measure),
         "exact_boundary": solution.trial.exact_boundary,
         "status": solution.status.name,
+        "stages": [dataclasses.asdict(stage) for stage in solution.stages],
         **{name: getattr(solution, name) for name in _PLAIN},
     }
     write_archive(Path(path), "solution", header, groups)
@@ -136,6 +140,7 @@ def load(
         measure=_rebuild_measure(header["measure"], measure, problem, path),
         status=Status[header["status"]],
         history=History(**groups["history"]),
+        stages=tuple(Stage(**stage) for stage in header.get("stages", ())),
         **{name: header[name] for name in _PLAIN},
     )
     if network is not None:
@@ -226,7 +231,7 @@ def _rebuild_measure(
 
 def open_run(folder: Path, *, force: bool = False) -> None:
     """Make a run folder; one that holds a run is kept unless `force`."""
-    ours = [RUN, CHECKPOINT, SOLUTION, HISTORY, CERTIFICATE]
+    ours = [RUN, SOLUTION, HISTORY, CERTIFICATE, *map(checkpoint_file, _STAGES)]
     there = [name for name in (*ours, COMPARISON) if (folder / name).exists()]
     if RUN in there and not force:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""`solve`: blocks of compiled steps, and what is looked at between them."""
+"""`train`: blocks of compiled steps of one rule, and what is looked at between them."""
 
 import dataclasses
 import enum
@@ -26,7 +26,7 @@ from ._progress import Bar
 from ._rule import AbstractRule, Penalty, QLearning
 from ._schedule import AbstractSchedule, as_schedule
 from ._solution import History, Solution
-from ._status import Interrupted, SolveError, Status
+from ._status import Status
 from ._trial import Trial
 
 _HELD_OUT_POINTS = 2_048
@@ -61,6 +61,7 @@ class Plan:
     initial: Solution | None = None
     steps: int = 5_000
     tolerance: float = 0.0
+    patience: int = 0  # looks without progress after which a run ends; 0: never
     keep: Keep = Keep.HELD_OUT
     seed: int = 0
     precision: str = "float32"
@@ -112,6 +113,7 @@ class Plan:
             "measure": digest(self.measure),
             "steps": int(self.steps),
             "tolerance": float(self.tolerance),
+            **({"patience": self.patience} if self.patience else {}),
             "initial": None if self.initial is None else digest(self.initial.trial.network),
             "keep": self.keep.name,
             "seed": int(self.seed),
@@ -145,12 +147,6 @@ def make_plan(
     )
 
 
-def check_options(problem: Problem, options: dict[str, Any]) -> None:
-    """Raise what `solve` would raise for wrong options, without solving."""
-    checked_budget(options.get("budget"))
-    make_plan(problem, **{name: value for name, value in options.items() if name != "budget"})
-
-
 def checked_budget(budget: float | None) -> float:
     """The budget in seconds; None is none."""
     if budget is None:
@@ -160,73 +156,20 @@ def checked_budget(budget: float | None) -> float:
     return float(budget)
 
 
-def solve(
-    problem: Problem,
+def train(
+    plan: Plan,
     *,
-    network: Any = None,
-    rule: AbstractRule | None = None,
-    steps: int = Plan.steps,
-    batch: Any = 1_000,
-    tolerance: float = Plan.tolerance,
-    measure: AbstractMeasure | None = None,
-    initial: Solution | None = None,
-    budget: float | None = None,
-    keep: Keep = Plan.keep,
+    budget: float,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    precision: str = "float32",
+    stage: int = 1,
     progress: bool = True,
-    throw: bool = True,
 ) -> Solution:
-    """Solve a problem by training a network.
-
-        >>> solution = solve(zoo.survival(20))
-        >>> solution(np.zeros(20))
-
-    **Arguments**
-
-    - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar. All its floating-point
-      arrays are trained, except those wrapped in `qpde.Frozen`.
-    - `rule`: `QLearning` (default), `DeepGalerkin`, `Penalty`, `GaussNewton` or `ImplicitQLearning`.
-    - `steps`: how many steps are done at most.
-    - `batch`: points a step, a number or a schedule such as `Linear(2_000, 10_000)`.
-    - `tolerance`: stop when the mean of `psi(L Q)^2` over a batch is below this.
-    - `measure`: the law of the points; uniform by default.
-    - `initial`: a solution whose network is trained further.
-    - `budget`: seconds of training (compiling not counted, those before a checkpoint counted) after
-      which the run stops; it never changes what a step does.
-    - `keep`: which iterate is returned.
-    - `callback`: called with a `Progress` after every 100 steps (every step of a second-order rule);
-      returning `True` stops the run.
-    - `checkpoint`: a folder. The state of the run is kept there, at least every 10 seconds; the same
-      call goes on from it after any kind of end, with the same bits as an undisturbed run.
-    - `seed`: the same seed gives the same bits on the same machine.
-    - `precision`: `"float32"` or `"float64"`.
-    - `progress`: show a bar on a terminal.
-    - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
-      status of the returned solution says what happened.
-    """
-    plan = make_plan(
-        problem,
-        network=network,
-        rule=rule,
-        steps=steps,
-        batch=batch,
-        tolerance=tolerance,
-        measure=measure,
-        initial=initial,
-        keep=keep,
-        seed=seed,
-        precision=precision,
-    )
-    seconds = checked_budget(budget)
-    with jax.enable_x64(precision == "float64"):
-        solution = _run(plan, seconds, callback, checkpoint, progress)
-    if keep is Keep.HELD_OUT and solution.status.successful:
+    """Run a plan to its end, whatever that is."""
+    with jax.enable_x64(plan.precision == "float64"):
+        solution = _run(plan, budget, callback, checkpoint, stage, progress)
+    if plan.keep is Keep.HELD_OUT and solution.status.successful and stage == 1:
         _warn_if_untrained(solution.history, plan.rule)
-    if throw and not solution.status.successful:
-        raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
     return solution
 
 
@@ -350,16 +293,25 @@ class Run:
         )
 
 
+def _settled(held_out: np.ndarray, patience: int) -> bool:
+    """Whether the last looks have not made the loss smaller by a tenth."""
+    if not patience or len(held_out) <= patience:
+        return False
+    before, last = held_out[:-patience], held_out[-patience:]
+    return not np.nanmin(last) < 0.9 * np.nanmin(before)
+
+
 def _run(
     plan: Plan,
     budget: float,
     callback: Callable[[Progress], Any] | None,
     folder: str | os.PathLike[str] | None,
+    stage: int,
     progress: bool,
 ) -> Solution:
     started = time.perf_counter()
     run = Run(plan)
-    store = None if folder is None else Checkpoint(folder, plan.problem, run.identity())
+    store = None if folder is None else Checkpoint(folder, plan.problem, run.identity(), stage)
 
     def judge(state: Snapshot, callback: Callable[[Progress], Any] | None) -> Status | None:
         step = int(state.loop.step)
@@ -373,6 +325,8 @@ def _run(
             return Status.STOPPED
         if step >= plan.steps:
             return Status.FINISHED
+        if _settled(state.checks[:, 1], plan.patience):
+            return Status.SETTLED
         return Status.BUDGET if state.seconds >= budget else None
 
     with Bar(plan.steps, progress) as bar, Keyboard() as keyboard:

@@ -85,12 +85,16 @@ def solve(
     settings: SettingsOption = None,
     preset: PresetOption = None,
     rule: Annotated[
-        str | None, typer.Option(help="q-learning (default), deep-galerkin or penalty.")
+        str | None,
+        typer.Option(
+            help="q-learning, deep-galerkin, penalty, gauss-newton or implicit-q-learning. Without a rule "
+            "and --steps the stages are chosen for the problem."
+        ),
     ] = None,
     steps: StepsOption = None,
     budget: BudgetOption = None,
     seed: SeedOption = 0,
-    precision: PrecisionOption = "float32",
+    precision: PrecisionOption = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write.")] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -107,15 +111,15 @@ def solve(
       qpde solve survival --dim 1 --set discount=0.1 --preset paper --json
       qpde solve my_problem.py:problem --out runs/mine
     """
+    from ._solve import plan_solve
     from ._spec import Spec, parse_settings
     from ._store import open_run, write_spec
-    from ._train import check_options
 
     chosen = parse_settings(settings or [])
     spec = Spec(problem, dim, chosen, preset, rule, steps, budget, seed, precision)
     built = spec.build_problem()
     options = spec.build_options(built)
-    check_options(built, options)  # before a folder is touched
+    plan_solve(built, **options)  # before a folder is touched
     if out is not None:
         spec = spec.anchored()
         open_run(out, force=force)
@@ -127,9 +131,9 @@ def _train(
     spec: Any, problem: Any, options: dict[str, Any], out: Path | None, as_json: bool, quiet: bool
 ) -> None:
     """Solve, write the run folder, print."""
+    from ._solve import solve
     from ._status import Status
     from ._store import report, write_run
-    from ._train import solve
 
     solution = solve(problem, **options, checkpoint=out, progress=not quiet, throw=False)
     if out is not None:
@@ -194,7 +198,7 @@ def compare(
     steps: StepsOption = None,
     budget: BudgetOption = None,
     seed: SeedOption = 0,
-    precision: PrecisionOption = "float32",
+    precision: PrecisionOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.json, compare.csv and compare.png.")
     ] = None,
@@ -209,9 +213,9 @@ def compare(
       qpde compare survival --dim 20 --steps 2000
       qpde compare annulus --rules q-learning,deep-galerkin --out runs/compare
     """
+    from ._solve import plan_solve, solve
     from ._spec import Spec, parse_settings
     from ._store import open_comparison, report, write_comparison
-    from ._train import check_options, solve
 
     chosen = parse_settings(settings or [])
     specs = [
@@ -221,7 +225,7 @@ def compare(
     built = specs[0].build_problem()
     options = [spec.build_options(built) for spec in specs]
     for option in options:
-        check_options(built, option)
+        plan_solve(built, **option)
     if out is not None:
         open_comparison(out, force=force)
     solutions = [solve(built, **option, progress=not quiet, throw=False) for option in options]

@@ -22,9 +22,10 @@ from .._problem import Problem
 from .._progress import Stages
 from .._schedule import Clock
 from .._solution import Solution
+from .._solve import solve
 from .._status import Status
 from .._store import load, make_folder, report, save
-from .._train import Keep, Plan, Progress, Run, make_plan, solve
+from .._train import Keep, Plan, Progress, Run, make_plan
 
 
 @dataclasses.dataclass(frozen=True)

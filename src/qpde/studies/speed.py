@@ -27,7 +27,8 @@ from .._measure import chunk_size
 from .._network import MLP, Shallow, ShallowField
 from .._rule import AbstractRule, DeepGalerkin, QLearning
 from .._schedule import as_schedule
-from .._train import Run, make_plan, solve
+from .._solve import solve
+from .._train import Run, make_plan
 from . import _peers, _speed_page
 from ._machine import machine, today, versions
 
