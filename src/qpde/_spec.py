@@ -70,10 +70,10 @@ class Spec:
             options |= _pick("preset", self.preset, PRESETS)(problem)
         if self.rule is not None:
             kind: Any = _pick("rule", self.rule, RULES)
-            given: Any = options.get("rule")
             # A rule named beside a preset takes the preset's learning rate.
-            takes = given is not None and "rate" in inspect.signature(kind).parameters
-            options["rule"] = kind(**({"rate": given.rate} if takes else {}))
+            rate = getattr(options.get("rule"), "rate", None)
+            takes = rate is not None and "rate" in inspect.signature(kind).parameters
+            options["rule"] = kind(rate=rate) if takes else kind()
         if self.steps is not None:
             options["steps"] = self.steps
         return options
