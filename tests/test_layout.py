@@ -14,7 +14,7 @@ ROWS = [
     *("_status", "_interrupt", "_cache", "_archive", "_form", "_jet", "_schedule", "activations"),
     *("_random",),
     *("_field", "_eta", "_domain", "_round"),
-    *("_network", "_kernel", "_kernel_field", "_nodes", "_measure", "_lift"),
+    *("_network", "_kernel", "_kernel_field", "_nodes", "_measure", "_fit", "_coons", "_lift"),
     *("_problem", "_fingerprint", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
     *("_tangent", "_second_order", "_implicit", "_loop", "_checkpoint"),

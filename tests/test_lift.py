@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from qpde import Annulus, Ball, Box, Ellipsoid, Interval, Problem, lift
+from qpde._fit import Smooth
 from qpde._form import Factor, Identity, Matrix
 
 
@@ -198,6 +199,83 @@ def test_a_lift_is_a_boundary_function():
     domain = Ball(3)
     problem = Problem(domain, lambda x, u: u.laplacian, boundary=lift(wavy, domain))
     assert problem.orientation == 1
+
+
+DIRECTION = np.array([1.0, -2.0, 0.5, 0.0, 1.5])
+FITTED = {
+    "sum": lambda x: jnp.sum(jnp.cos(3.0 * x) * jnp.arange(1.0, 6.0)) + x[0] * x[3],
+    "direction": lambda x: jnp.sin(2.0 * jnp.dot(DIRECTION, x)) + jnp.dot(DIRECTION, x) ** 2,
+    "both": lambda x: jnp.exp(x[1]) + x[0] * x[1] - 2.0 * x[2] * x[4],
+}
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_a_box_needs_no_patch_where_the_fit_is_exact(kind):
+    """Values of the fit, and its derivatives in closed form, are those of the data, also at corners."""
+    with jax.enable_x64(True):
+        domain, data = Box(-0.5, [1.0, 1.0, 2.0, 1.0, 1.0]), FITTED[kind]
+        field = lift(data, domain)
+        assert isinstance(field, Smooth)
+        full = np.random.default_rng(2).normal(size=(5, 5))
+        form = Matrix(jnp.asarray(full + full.T))
+        u = np.random.default_rng(1).uniform(size=(40, 5))
+        u[20:] = np.round(u[20:])
+        x = domain.lower[None] + (domain.upper - domain.lower)[None] * u
+
+        @jax.jit
+        @jax.vmap
+        def both(x):
+            h = jax.hessian(data)(x)
+            traces = field.trace(x, Identity()), field.trace(x, form)
+            ours = field.value(x), field.grad(x), *traces, field.hessian(x)
+            return ours, (data(x), jax.grad(data)(x), jnp.trace(h), jnp.sum(h * form.a), h)
+
+        for (ours, plain), digits in zip(zip(*both(x), strict=True), (11, 9, 7, 7, 7), strict=True):
+            size = np.abs(plain).max()
+            np.testing.assert_allclose(ours, plain, rtol=0, atol=10.0**-digits * size)
+
+
+def test_derivatives_across_the_boundary_are_not_used():
+    """Data that differ off the boundary only, in the derivative across it as well, give the same fit."""
+    with jax.enable_x64(True):
+        domain = Box(0.0, 1.0, dim=4)
+
+        def other(x):
+            return jnp.sin(jnp.sum(x)) + 5.0 * jnp.prod(x * (1.0 - x)) + 3.0 * domain.distance(x)
+
+        one, two = lift(lambda x: jnp.sin(jnp.sum(x)), domain), lift(other, domain)
+        assert isinstance(one, Smooth)
+        x = np.random.default_rng(0).uniform(size=(50, 4))
+        value = [jax.vmap(field.value)(x) for field in (one, two)]
+        np.testing.assert_allclose(*value, rtol=1e-11)
+
+
+def test_a_box_asks_before_it_gets_expensive():
+    with jax.enable_x64(True):
+        domain = Box(0.0, 1.0, dim=50)
+
+        def data(x):
+            return jnp.exp(-jnp.dot(x, x) / 50) * (1.0 + x[0] * x[1])
+
+        with pytest.raises(
+            ValueError, match=r"misses up to .* 250,000 second derivatives.*patch=F"
+        ):
+            lift(data, domain)
+        field = lift(data, domain, patch=False)
+        edge, _ = points(domain)
+        gap = np.asarray(jax.jit(jax.vmap(field.value))(edge) - jax.vmap(data)(edge))
+        assert 1e-10 < np.abs(gap).max() < 0.1
+
+
+def test_a_patch_can_be_asked_for():
+    with jax.enable_x64(True):
+        domain = Box(0.0, 1.0, dim=3)
+        fitted, patched = (lift(lambda x: x @ x, domain, patch=p) for p in (None, True))
+        assert isinstance(fitted, Smooth)
+        assert not isinstance(patched, Smooth)
+        x = np.random.default_rng(0).uniform(size=(50, 3))
+        values = [jax.jit(jax.vmap(field.value))(x) for field in (fitted, patched)]
+        np.testing.assert_allclose(*values, rtol=1e-12)
 
 
 class Slab(Box):

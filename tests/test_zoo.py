@@ -1,7 +1,9 @@
 """Truth: every exact solution has zero residual and the right boundary values."""
 
+import json
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,8 +13,10 @@ from scipy.special import hyp0f1
 
 from qpde import zoo
 from qpde._field import Autodiff
+from qpde._fit import Smooth
 from qpde._form import Identity
 from qpde._jet import Jet
+from qpde.zoo._linear import _SurvivalSolution
 
 CASES = [
     ("survival", 20),
@@ -21,30 +25,105 @@ CASES = [
     ("ellipsoid", 3),
     ("annulus", 2),
     ("annulus", 10),
+    ("committor", 2),
+    ("committor", 10),
     ("drift", 10),
+    ("cube_cosines", 5),
+    ("cube_products", 10),
+    ("cube_norm", 60),
+    ("mean_ridge", 100),
     ("semilinear", 10),
+    ("two_body_poisson", 100),
+    ("two_body_allen_cahn", 30),
+    ("two_body_sine_gordon", 30),
+    ("exponential_ball", 10),
+    ("van_der_pol", 20),
+    ("control_bell", 10),
+    ("control_sines", 3),
     ("american_put", 1),
 ]
 
 
 @pytest.mark.parametrize(("name", "dim"), CASES)
 def test_exact_solutions_solve_their_equation(name, dim):
+    """Derivatives by automatic differentiation, where the equations have closed forms."""
     with jax.enable_x64(True):
         problem = zoo.CATALOGUE[name].build(dim)
+        recipe = json.loads(problem.recipe)
+        assert (problem.name, recipe["problem"], recipe["dim"]) == (name, name, dim)
         exact = Autodiff(problem.exact)
-        inside = problem.domain.sample(jr.key(0), 50)
-        edge = problem.domain.sample_boundary(jr.key(1), 50)
 
         @jax.jit
         def gaps(inside, edge):
             residual = jax.vmap(lambda x: problem.equation(x, Jet(exact.at(x), x)))(inside)
             laplacian = jax.vmap(lambda x: exact.trace(x, Identity()))(inside)
-            gap = jax.vmap(problem.exact)(edge) - jax.vmap(problem.boundary.value)(edge)
-            return residual, laplacian, gap
+            values = jax.vmap(problem.exact)(edge)
+            return residual, laplacian, values, values - jax.vmap(problem.boundary.value)(edge)
 
-        residual, laplacian, gap = gaps(inside, edge)
+        inside, edge = points(problem.domain)
+        residual, laplacian, values, gap = gaps(inside, edge)
         np.testing.assert_allclose(residual, 0, atol=1e-12 * (1 + np.abs(laplacian).max()))
-        np.testing.assert_allclose(gap, 0, atol=1e-11)
+        np.testing.assert_allclose(gap, 0, atol=1e-11 * max(1, np.abs(values).max()))
+        if name in ("cube_cosines", "cube_products", "cube_norm", "mean_ridge"):
+            # A fit to boundary values finds these.
+            assert isinstance(problem.boundary, Smooth)
+            value = jax.jit(jax.vmap(problem.boundary.value))(inside)
+            expected = np.asarray(jax.vmap(problem.exact)(inside))
+            np.testing.assert_allclose(value, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+
+
+@eqx.filter_jit
+def points(domain):
+    return domain.sample(jr.key(0), 50), domain.sample_boundary(jr.key(1), 50)
+
+
+def test_high_dimension_costs_little():
+    """At d = 100,000 the equation at a point takes a few vectors, no matrix."""
+    with jax.enable_x64(True):
+        problem = zoo.two_body_sine_gordon(100_000)
+        x = jnp.full(problem.dim, 0.5 / math.sqrt(problem.dim))
+
+        def equation(x):
+            return problem.equation(x, Jet(problem.boundary.at(x), x))
+
+        memory = jax.jit(equation).lower(x).compile().memory_analysis()
+        assert memory.temp_size_in_bytes < 50 * x.nbytes
+        # At u = 0 the equation is minus the source.
+        value, laplacian = problem.equation.exact.laplacian(x)
+        np.testing.assert_allclose(equation(x), -laplacian - jnp.sin(value), rtol=1e-12)
+
+
+def test_targets_are_for_problems_of_the_zoo():
+    for target in zoo.TARGETS:
+        assert target.problem in zoo.CATALOGUE
+        assert target.target > 0
+        assert target.source
+        assert target.published is None or target.published > 0
+    assert len({target.family for target in zoo.TARGETS}) == 12
+    keys = [(t.problem, t.dim, t.metric, t.within) for t in zoo.TARGETS]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "message"),
+    [
+        ("cube_products", 3, "even dimensions, got 3"),
+        ("van_der_pol", 2, "even dimensions from 4 up, got 2"),
+        ("control_sines", 2, "from dimension 3 up, got 2"),
+        ("committor", 1, "from dimension 2 up, got 1"),
+        ("two_body_poisson", 1, "from dimension 2 up, got 1"),
+    ],
+)
+def test_impossible_dimensions_are_refused(name, dim, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.CATALOGUE[name].build(dim)
+
+
+def test_impossible_settings_are_refused():
+    with pytest.raises(ValueError, match="seed must be a whole number"):
+        zoo.two_body_poisson(3, seed=0.5)
+    with pytest.raises(ValueError, match="effort positive"):
+        zoo.van_der_pol(4, effort=0.0)
 
 
 def test_every_problem_of_the_catalogue_is_tested():
@@ -56,7 +135,7 @@ def test_every_problem_of_the_catalogue_is_tested():
 def test_survival_solves_the_radial_equation(dim, discount):
     """1 - g u + 1/2 (u'' + (d - 1) u' / r) = 0, u(1) = 0, also at r = 0, where Lap u = d u''."""
     with jax.enable_x64(True):
-        exact = zoo._SurvivalSolution(dim, discount)
+        exact = _SurvivalSolution(dim, discount)
 
         def u(r):
             return exact(jnp.zeros(dim).at[0].set(r))
@@ -76,7 +155,7 @@ def test_survival_solves_the_radial_equation(dim, discount):
 def test_survival_is_the_bessel_quotient_of_the_paper(dim):
     with jax.enable_x64(True):
         gamma, r = 0.2, 0.4
-        exact = zoo._SurvivalSolution(dim, gamma)
+        exact = _SurvivalSolution(dim, gamma)
         quotient = hyp0f1(dim / 2, gamma * r * r / 2) / hyp0f1(dim / 2, gamma / 2)
         x = jnp.full(dim, r / math.sqrt(dim))
         assert float(exact(x)) == pytest.approx((1 - quotient) / gamma, rel=1e-11)

@@ -135,7 +135,7 @@ class Faces(AbstractField):
     def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         y = (x - self.centre) / self.half
         m = 2 * self.m
-        return -m * y ** (m - 1) / self.half * _others(1.0 - y**m)
+        return -m * y ** (m - 1) / self.half * others(1.0 - y**m)
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
         if not isinstance(form, Identity):  # mixed derivatives, by automatic differentiation
@@ -143,13 +143,13 @@ class Faces(AbstractField):
         y = (x - self.centre) / self.half
         m = 2 * self.m
         second = -m * (m - 1) * y ** (m - 2) / (self.half * self.half)
-        return jnp.sum(second * _others(1.0 - y**m))
+        return jnp.sum(second * others(1.0 - y**m))
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         return jax.jacfwd(self.grad)(x)
 
 
-def _others(factors: Float[Array, " d"]) -> Float[Array, " d"]:
+def others(factors: Float[Array, " d"]) -> Float[Array, " d"]:
     """The product of all the other factors, without division (a factor may be zero)."""
     one = jnp.ones((1,), factors.dtype)
     before = jnp.cumprod(jnp.concatenate([one, factors[:-1]]))

@@ -1,0 +1,104 @@
+"""Problems with known answers.
+
+`CATALOGUE` lists them in words; `TARGETS` holds what others have published about those taken from the
+literature, and what is to be reached. These are twelve families: the three equations `two_body_*` share one
+solution and count as one, each other problem of `TARGETS` is one.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .._problem import Problem
+from ._boxes import cube_cosines as cube_cosines
+from ._boxes import cube_norm as cube_norm
+from ._boxes import cube_products as cube_products
+from ._boxes import mean_ridge as mean_ridge
+from ._boxes import poisson_sine as poisson_sine
+from ._control import american_put as american_put
+from ._control import control_bell as control_bell
+from ._control import control_sines as control_sines
+from ._control import van_der_pol as van_der_pol
+from ._linear import annulus as annulus
+from ._linear import committor as committor
+from ._linear import drift as drift
+from ._linear import ellipsoid as ellipsoid
+from ._linear import survival as survival
+from ._semilinear import exponential_ball as exponential_ball
+from ._semilinear import semilinear as semilinear
+from ._semilinear import two_body_allen_cahn as two_body_allen_cahn
+from ._semilinear import two_body_poisson as two_body_poisson
+from ._semilinear import two_body_sine_gordon as two_body_sine_gordon
+from ._targets import TARGETS as TARGETS
+from ._targets import Target as Target
+
+
+class Entry(NamedTuple):
+    """A problem of the zoo in words."""
+
+    build: Callable[..., Problem]
+    dims: str
+    equation: str
+    domain: str
+
+
+CATALOGUE: dict[str, Entry] = {
+    "survival": Entry(survival, ">= 1", "1 - discount u + 1/2 Lap u = 0, u = 0", "the unit ball"),
+    "poisson_sine": Entry(
+        poisson_sine, ">= 1", "Lap u + d pi^2 prod sin(pi x_i) = 0, u = 0", "(0, 1)^d"
+    ),
+    "ellipsoid": Entry(
+        ellipsoid, ">= 1", "Lap u - u + r(x) = 0, u = 0", "an ellipsoid with semi-axes 1/2 to 2"
+    ),
+    "annulus": Entry(annulus, ">= 2", "Lap u = 0, u = 0 and (1 - 2^-d) x_1", "1 < |x| < 2"),
+    "committor": Entry(committor, ">= 2", "Lap u = 0, u = 0 and 1", "1 < |x| < 2"),
+    "drift": Entry(
+        drift,
+        ">= 1",
+        "1/2 Lap u - x . grad u - u/2 + r(x) = 0, u = 0",
+        "a unit ball off the origin",
+    ),
+    "cube_cosines": Entry(
+        cube_cosines, ">= 1", "Lap u + pi^2 sum cos(pi x_i) = 0, u = sum cos(pi x_i)", "(0, 1)^d"
+    ),
+    "cube_products": Entry(
+        cube_products, "even >= 2", "Lap u = 0, u = x_1 x_2 + x_3 x_4 + ...", "(0, 1)^d"
+    ),
+    "cube_norm": Entry(cube_norm, ">= 1", "Lap u - 2 d = 0, u = |x|^2", "(0, 1)^d"),
+    "mean_ridge": Entry(
+        mean_ridge, ">= 1", "Lap u - (2 - sin m)/d = 0, u = m^2 + sin m, m = mean x", "(-1, 1)^d"
+    ),
+    "semilinear": Entry(
+        semilinear, ">= 1", "Lap u - u^3 + r(x) = 0, u = 1 + sin(k . x)/2", "the unit ball"
+    ),
+    "two_body_poisson": Entry(two_body_poisson, ">= 2", "Lap u - r(x) = 0, u = 0", "the unit ball"),
+    "two_body_allen_cahn": Entry(
+        two_body_allen_cahn, ">= 2", "Lap u + u - u^3 - r(x) = 0, u = 0", "the unit ball"
+    ),
+    "two_body_sine_gordon": Entry(
+        two_body_sine_gordon, ">= 2", "Lap u + sin u - r(x) = 0, u = 0", "the unit ball"
+    ),
+    "exponential_ball": Entry(
+        exponential_ball,
+        ">= 1",
+        "Lap u - 2u (2|x|^2 + d) + sin(exp(2|x|^2) - u^2) = 0, u = e",
+        "the unit ball",
+    ),
+    "van_der_pol": Entry(
+        van_der_pol,
+        "even >= 4",
+        "Lap u + b . grad u - |grad_z u|^2 / (4 effort) - discount u + w(x) = 0",
+        "the unit ball",
+    ),
+    "control_bell": Entry(
+        control_bell,
+        ">= 1",
+        "1/2 Lap(u - v) - (u - v) + sum(x_i p_i - max(|p_i| - 1, 0)^2 / 4) = 0, u = 1/e",
+        "the unit ball",
+    ),
+    "control_sines": Entry(
+        control_sines, ">= 3", "1/2 Lap(u - v) - (u - v) + b p - p^2 / 4 = 0, u = 1", "(-1, 1)^d"
+    ),
+    "american_put": Entry(
+        american_put, "1", "max(generator u - rate u, (strike - x)^+ - u) = 0", "(0, 1)"
+    ),
+}
