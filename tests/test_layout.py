@@ -19,7 +19,7 @@ ROWS = [
     *("zoo", "_rule", "_solution"),
     *("_tangent", "_second_order", "_implicit", "_loop", "_checkpoint"),
     *("_train", "presets"),
-    *("_program", "_enclosure", "_operator", "_limit", "_polish", "_solve"),
+    *("_program", "_enclosure", "_operator", "_limit_system", "_limit", "_polish", "_solve"),
     *("_poincare", "_witness", "_monotonicity"),
     *("_residual", "_certificate"),
     *("_linear", "_pool", "_walk", "_diffusion", "_estimate", "_feynman_kac"),

@@ -14,7 +14,8 @@ from qpde import activations
 from qpde._form import Identity, Matrix
 from qpde._kernel import TangentKernel
 from qpde._kernel_field import KernelField
-from qpde._limit import Linear, System
+from qpde._limit import Linear
+from qpde._limit_system import System
 from qpde._nodes import nodes
 
 PAPER = qpde.Shallow(1, activation=activations.sigmoid, scale=1.0, normalise=False)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from ... import zoo
-from ..._limit import Elsewhere, Linear, System, stationary
+from ..._limit import Linear, stationary
+from ..._limit_system import Elsewhere, System
 from ..._monotonicity import monotonicity
 from ..._network import Shallow
 from ..._problem import Problem

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._kernel import TangentKernel
-from ..._limit import Linear, System
+from ..._limit import Linear
+from ..._limit_system import System
 from ..._nodes import nodes
 from ..._style import CYCLE, finish, new_figure
 from .._tables import Table, table, where
