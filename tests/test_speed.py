@@ -104,8 +104,8 @@ def result():
 
 
 def test_results_are_written_by_the_script():
-    """benchmarks/RESULTS.md is the page of benchmarks/speed.json, and the README quotes it."""
-    assert (ROOT / "benchmarks" / "RESULTS.md").read_text() == speed.markdown(result())
+    """benchmarks/SPEED.md is the page of benchmarks/speed.json, and the README quotes it."""
+    assert (ROOT / "benchmarks" / "SPEED.md").read_text() == speed.markdown(result())
     readme = (ROOT / "README.md").read_text()
     quoted = re.findall(r"\| `(\w+_over_\w+)` \| [^|]+ \| ([\d.]+) \|", readme)
     assert len(quoted) >= 5
@@ -127,7 +127,7 @@ def test_the_figure_has_a_bar_for_every_row():
 
 @pytest.mark.slow
 def test_promises_that_need_no_peers():
-    """Measured anew; the peers' ratios are in benchmarks/RESULTS.md."""
+    """Measured anew; the peers' ratios are in benchmarks/SPEED.md."""
     found = speed.study(repeats=5, peers=False)
     assert found["ratios"]["limit_over_q_d20"] >= 0.45
     assert found["ratios"]["d10000_over_d1000"] <= 12

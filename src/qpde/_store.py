@@ -326,10 +326,12 @@ def write_comparison(folder: Path, result: dict[str, Any]) -> None:
     write_text((folder / COMPARISON).with_suffix(".csv"), buffer.getvalue())
 
 
-def write_study(folder: Path, name: str, result: dict[str, Any], page: str) -> None:
-    """Write what a study found as JSON, and its page as `RESULTS.md`."""
+def write_study(
+    folder: Path, name: str, result: dict[str, Any], page: str, *, page_name: str
+) -> None:
+    """Write what a study found as JSON, and its page."""
     write_text(folder / f"{name}.json", json.dumps(result, indent=2) + "\n")
-    write_text(folder / "RESULTS.md", page)
+    write_text(folder / page_name, page)
 
 
 def _history_csv(history: History) -> str:

@@ -64,6 +64,11 @@ def deepxde(dim: int, width: int, points: int, *, discount: float, seed: int) ->
     return _DeepXDEStep(dim, width, points, discount=discount, seed=seed)
 
 
+def import_deepxde() -> tuple[Any, Any]:
+    """DeepXDE with its PyTorch backend, and PyTorch."""
+    return _deepxde(), _torch()
+
+
 def versions() -> dict[str, str]:
     """What the peers are: version numbers, and how many threads PyTorch uses."""
     torch = _torch()
@@ -146,7 +151,7 @@ class _DeepXDEStep:
 
         ball = dde.geometry.Interval(-1, 1) if dim == 1 else dde.geometry.Hypersphere([0] * dim, 1)
         # DeepXDE draws weights from PyTorch's global generator: fork it, so that nobody notices.
-        with _silence(), torch.random.fork_rng(devices=[]):
+        with silence(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.data = dde.data.PDE(
                 ball, equation, [], num_domain=points, train_distribution="pseudo"
@@ -172,7 +177,7 @@ def _deepxde() -> Any:
     device, chosen = torch.get_default_device(), os.environ.get("DDE_BACKEND")
     os.environ["DDE_BACKEND"] = "pytorch"
     try:
-        with _extra(), _silence():
+        with _extra(), silence():
             dde: Any = importlib.import_module("deepxde")
     finally:
         if chosen is None:
@@ -201,7 +206,7 @@ def _extra() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Swallow what DeepXDE prints and warns of when it is imported and when a model is made."""
     sink = io.StringIO()
     with (

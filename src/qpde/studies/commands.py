@@ -22,7 +22,7 @@ def speed(
     repeats: Annotated[int, typer.Option(help="Rounds; a row is the median over them.")] = 9,
     peers: Annotated[bool, typer.Option(help="Time the other codes too (extra `bench`).")] = True,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for RESULTS.md, speed.json and speed.png.")
+        Path | None, typer.Option(help="Folder for SPEED.md, speed.json and speed.png.")
     ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -53,12 +53,102 @@ def speed(
         import matplotlib
 
         matplotlib.use("Agg")
-        write_study(out, "speed", result, page)
+        write_study(out, "speed", result, page, page_name="SPEED.md")
         speed.draw(result).savefig(out / "speed.png", dpi=160)
     if as_json:
         print(json.dumps(result))
     elif not quiet:
         print(page, end="")
+
+
+@bench.command()
+def accuracy(
+    only: Annotated[
+        str | None,
+        typer.Option(help="Problems with commas between, such as survival or survival:20."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Five problems, one seed, 10 s, no other codes.")
+    ] = False,
+    budgets: Annotated[str, typer.Option(help="Seconds, with commas between.")] = "10,60,300",
+    seeds: Annotated[int, typer.Option(help="How many; a row is the median over them.")] = 3,
+    peers: Annotated[bool, typer.Option(help="Train DeepXDE too (extra `bench`).")] = True,
+    alone: Annotated[
+        bool, typer.Option(help="Train Q-learning and deep Galerkin alone too.")
+    ] = True,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for RESULTS.md, accuracy.json and accuracy.png.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the runs that are in --out already.")
+    ] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The error of the default on published problems, beside their targets and other codes.
+
+    The whole takes hours; --resume goes on with what is there.
+
+    \b
+    Examples:
+      qpde bench accuracy --quick
+      qpde bench accuracy --only survival,cube_norm --budgets 10,60 --out benchmarks
+    """
+    from .._store import make_folder, write_study
+    from . import _accuracy_page, accuracy
+
+    targets = accuracy.cases(only, quick=quick)
+    lengths = [10.0] if quick else [_seconds(text) for text in budgets.split(",")]
+    count = 1 if quick else seeds
+    if count < 1:
+        raise ValueError(f"--seeds is a number from 1 up, got {seeds}.")
+    path = None if out is None else out / "accuracy.json"
+    if out is not None:
+        make_folder(out)
+
+    def keep(rows: list[accuracy.Row]) -> None:
+        if path is not None:
+            found = {"rows": [vars(row) for row in rows]}
+            path.with_suffix(".partial.json").write_text(json.dumps(found))
+
+    done = []
+    if resume and path is not None:
+        partial = path.with_suffix(".partial.json")
+        done = accuracy.read_rows(partial if partial.exists() else path)
+    result = accuracy.study(
+        targets,
+        budgets=lengths,
+        seeds=count,
+        alone=alone and not quick,
+        peers=peers and not quick,
+        done=done,
+        note=lambda text: None if quiet else print(text, file=sys.stderr, flush=True),
+        keep=keep,
+    )
+    page = _accuracy_page.markdown(result)
+    if out is not None and path is not None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from .._style import figure_of, write_figure
+
+        write_study(out, "accuracy", result, page, page_name="RESULTS.md")
+        write_figure(figure_of(_accuracy_page.draw(result)), out / "accuracy.png", dpi=120)
+        path.with_suffix(".partial.json").unlink(missing_ok=True)
+    if as_json:
+        print(json.dumps(result))
+    elif not quiet:
+        print(page, end="")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"--budgets takes seconds with commas between, got {text!r}.") from None
+    if not value > 0:
+        raise ValueError(f"--budgets takes positive seconds, got {text!r}.")
+    return value
 
 
 def reproduce(
