@@ -17,7 +17,7 @@ ROWS = [
     *("_network", "_kernel", "_measure", "_lift"),
     *("_problem", "_fingerprint", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
-    *("_tangent", "_second_order", "_implicit", "_loop", "_checkpoint"),
+    *("_aligned", "_tangent", "_second_order", "_implicit", "_loop", "_checkpoint"),
     *("_train", "presets"),
     *("_program", "_enclosure", "_operator", "_polish", "_poincare", "_witness", "_monotonicity"),
     *("_residual", "_certificate"),

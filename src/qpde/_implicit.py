@@ -9,10 +9,10 @@ with `r = L Q`, `K = J J_Q'`, `J` and `J_Q` the Jacobians of `L Q` and of `Q`. F
 contracts in the norm `<r, B r>^(1/2) = |E[r grad_theta Q]|`, whatever `h` is, and `h -> infinity` is Newton's
 method for the fixed point of Q-learning, the Galerkin condition `E[r grad_theta Q] = 0`.
 
-Which length is best? `<r, B r>` cannot tell: estimated from a sample it is soon nothing but noise. The mean of
-`r^2` on an independent sample follows the error closely, but it does not fall steadily with `h`: between the
-lengths at which one group of modes is done and those at which the next one begins it is flat or rises, over
-many powers of ten. So lengths far apart are compared, not neighbours.
+Which length is best? `<r, B r>` cannot tell: estimated from a sample it is soon nothing but noise. The mean
+of `r^2` on an independent sample follows the error closely, but it does not fall steadily with `h`: between
+the lengths at which one group of modes is done and those at which the next one begins it is flat or rises,
+over many powers of ten. So lengths far apart are compared, not neighbours.
 """
 
 import equinox as eqx
