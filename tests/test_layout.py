@@ -17,7 +17,7 @@ ROWS = [
     *("_network", "_kernel", "_kernel_field", "_nodes", "_measure", "_fit", "_coons", "_lift"),
     *("_problem", "_fingerprint", "_trial", "_progress"),
     *("zoo", "_rule", "_solution"),
-    *("_tangent", "_second_order", "_implicit", "_loop", "_checkpoint"),
+    *("_aligned", "_tangent", "_second_order", "_implicit", "_loop", "_checkpoint"),
     *("_train", "presets"),
     *("_program", "_enclosure", "_operator", "_limit_system", "_limit", "_polish", "_solve"),
     *("_poincare", "_witness", "_monotonicity"),

@@ -52,7 +52,9 @@ class Shallow(AbstractNetwork):
     `GaussNewton` wants `c` of order `1 / sqrt(N)`: `beta=0.5, amplitude=0.06` for 256 units.
 
     With `polynomial=True` the trained polynomial `a_0 + a_1 . y + a_2 |y|^2`, zero at the start,
-    stands beside the hidden layer: it takes over what a hidden layer learns worst.
+    stands beside the hidden layer: it takes over what a hidden layer learns worst. With
+    `aligned=0.5` half of the weights `w` start along gradients of `L f` (see `_aligned`), which is what
+    finds a solution that varies along a few directions only.
 
         >>> Shallow(256, activation=activations.sigmoid, beta=0.99, scale=1.0)
     """
@@ -64,6 +66,7 @@ class Shallow(AbstractNetwork):
     normalise: bool = eqx.field(static=True)
     polynomial: bool = eqx.field(static=True)
     amplitude: Numbers
+    aligned: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Shallow(AbstractNetwork):
         normalise: bool = True,
         polynomial: bool = False,
         amplitude: float = 1.0,
+        aligned: float = 0.0,
     ):
         self.width = _width(width)
         self.activation = activations.as_activation(activation)
@@ -87,7 +91,9 @@ class Shallow(AbstractNetwork):
             raise ValueError(f"scale must be a positive number, got {scale}.")
         if not (np.isfinite(amplitude) and amplitude > 0):
             raise ValueError(f"amplitude must be a positive number, got {amplitude}.")
-        self.amplitude = np.asarray(amplitude, np.float64)
+        if not 0.0 <= aligned <= 1.0:
+            raise ValueError(f"aligned is a share between 0 and 1, got {aligned}.")
+        self.amplitude, self.aligned = np.asarray(amplitude, np.float64), float(aligned)
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "ShallowField":
         rng, dim = _generator(key), domain.dim

@@ -169,8 +169,8 @@ class Structured(AbstractTangent):
         self.residual, self.p, big_c = signed * r, signed * p, signed * big_c
         self.eta, v = roots * eta, signed.reshape(-1, *[1] * (v.ndim - 1)) * v
         if radial:
-            shift = (frame.centre.array - trial.eta.centre) / half  # pyright: ignore[reportAttributeAccessIssue]
-            self.slopes = _Central(v, shift)
+            centre = trial.eta.centre  # pyright: ignore[reportAttributeAccessIssue]
+            self.slopes = _Central(v, jnp.asarray((frame.centre.array - centre) / half))
         else:
             self.slopes = _Free(v)
         self.params, self.scale = trainable(network)[0], jnp.asarray(network.factor.array)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from . import _checkpoint
+from ._aligned import align
 from ._checkpoint import Checkpoint, Snapshot, digest
 from ._interrupt import Keyboard
 from ._loop import ENDS, Loop, block, held_out_loss, undone
@@ -213,8 +214,11 @@ class Run:
         )
         network = cast(network, plan.precision)
         self._plan = plan
-        self.trial = Trial.of(plan.problem, network, exact_boundary=plan.rule.exact_boundary)
-        params, self._rest = trainable(network)
+        trial = Trial.of(plan.problem, network, exact_boundary=plan.rule.exact_boundary)
+        if isinstance(source, Shallow):
+            trial = align(trial, source.aligned, plan.measure, jr.fold_in(network_key, 1))
+        self.trial = trial
+        params, self._rest = trainable(trial.network)
         self.start = Loop.start(params, plan.rule.init(self.trial, rule_key), plan.precision)
         self._chunk = chunk_size(plan.batch, max(plan.steps, 1), whole=plan.rule.whole)
         self._sample = _held_out_sample(plan.measure, held_key, edge=not plan.rule.exact_boundary)
