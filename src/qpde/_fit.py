@@ -328,13 +328,16 @@ def _direction(slopes: np.ndarray, known: np.ndarray) -> np.ndarray | None:
 
 
 def _products(hessians: np.ndarray, along: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of coordinates with a mixed derivative along a face; none if these are too many."""
+    """The pairs of coordinates with a mixed derivative along a face; the largest, if these are many."""
     known = along[:, :, None] & along[:, None, :]
     size = np.max(np.abs(np.where(known, hessians, 0.0)), axis=0)
-    mixed = np.triu(size, 1)
+    dim = size.shape[0]
     if not np.all(np.isfinite(size)):
         return np.triu_indices(0, 1)
-    if size.shape[0] == 2:  # no face has both coordinates along it
+    if dim == 2:  # no face has both coordinates along it
         return np.triu_indices(2, 1)
-    i, k = np.nonzero(mixed > 1e-9 * size.max())
-    return (i, k) if i.size <= _COLUMNS else np.triu_indices(0, 1)
+    i, k = np.nonzero(np.triu(size, 1) > 1e-9 * size.max())
+    if i.size > _COLUMNS:
+        largest = np.argsort(size[i, k])[-2 * dim :]
+        i, k = i[largest], k[largest]
+    return i, k
