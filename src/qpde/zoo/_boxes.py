@@ -90,6 +90,8 @@ def cube_products(dim: int = 10) -> Problem:
     `Lap u = 0` in (0, 1)^d, `u = x_1 x_2 + x_3 x_4 + ...`, d even, extended from boundary values.
 
     Source: E and Yu, The deep Ritz method, Communications in Mathematics and Statistics 6 (2018).
+    Taken up by Dangel, Mueller and Zeinhofer (see `cube_cosines`) and by Nam, Berner and Anandkumar (see
+    `committor`).
     """
     if as_dimension(dim) % 2:
         raise ValueError(f"cube_products is defined in even dimensions, got {dim}.")
