@@ -9,7 +9,7 @@ import pytest
 from browser import check_at_desktop_and_phone_width
 
 from qpde import zoo
-from qpde._train import solve
+from qpde._solve import solve
 from qpde.studies import paper
 from qpde.studies._jobs import Job, run_jobs
 from qpde.studies._tables import read_table, table, where, write_table

@@ -318,7 +318,7 @@ class Listed(qpde.AbstractMeasure):
 )
 def test_wrong_arguments_are_refused_before_anything_compiles(problem, options, message):
     with pytest.raises(ValueError, match=message):
-        qpde.solve(problem, **({"progress": False} | options))
+        qpde.solve(problem, **({"progress": False, "steps": 10} | options))
 
 
 def test_the_preset_is_the_papers():

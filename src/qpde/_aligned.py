@@ -16,10 +16,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ._form import fresh
 from ._measure import AbstractMeasure
-from ._network import ShallowField
+from ._network import ShallowField, cast
 from ._trial import Trial
 
 # Points at which the residual's spread is taken, at least.
@@ -32,8 +34,11 @@ def align(trial: Trial, share: float, measure: AbstractMeasure, key: PRNGKeyArra
     count = round(share * trial.network.width)
     if count == 0:
         return trial
-    w = _weights(trial, measure, key, count)
-    return eqx.tree_at(lambda t: t.network.w, trial, w)
+    old = trial.network.w
+    # In float64 throughout: a user's functions are always traced so (see `widely`).
+    with jax.enable_x64(True):
+        new = np.asarray(_weights(cast(fresh(trial), "float64"), measure, key, count))
+    return eqx.tree_at(lambda t: t.network.w, trial, jnp.asarray(new.astype(old.dtype)))
 
 
 @eqx.filter_jit
@@ -42,8 +47,7 @@ def _weights(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray, count: i
     bare = eqx.tree_at(lambda n: n.c, network, jnp.zeros_like(network.c))
     start = trial.with_network(bare)
     points, _ = measure.sample(key, max(count, _POINTS))
-    with jax.enable_x64(True):  # the equation is differentiated here and was traced so
-        r, slopes = jax.vmap(jax.value_and_grad(start.residual))(points)
+    r, slopes = jax.vmap(jax.value_and_grad(start.residual))(points)
     spread = jnp.std(r)
     varies = spread > 1e-6 * jnp.max(jnp.abs(r))
     length = jr.uniform(jr.fold_in(key, 1), (count, 1), points.dtype)

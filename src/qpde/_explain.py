@@ -216,7 +216,7 @@ def _recommend(findings: tuple[Finding, ...], monotone: Finding) -> tuple[tuple[
         )
     if monotone.verdict is Verdict.UNKNOWN:
         return ("q-learning", "deep-galerkin"), (
-            "Try qpde.QLearning() (the default) beside qpde.DeepGalerkin(), for example by `qpde compare`, "
+            "Try qpde.QLearning() beside qpde.DeepGalerkin(), for example by `qpde compare`, "
             "and keep the smaller residual: whether Q-learning converges is not known, because "
             "monotonicity is not."
         )
@@ -224,7 +224,7 @@ def _recommend(findings: tuple[Finding, ...], monotone: Finding) -> tuple[tuple[
     unknown = [f.name for f in findings if f.verdict is Verdict.UNKNOWN]
     sampled = any(f.verdict is Verdict.YES and f.basis == "sampled" for f in findings)
     known = "" if monotone.basis == "proved" else ", as far as samples tell"
-    text = f"Use qpde.QLearning(), the default: the equation is monotone{known}, which is what makes it "
+    text = f"Use qpde.QLearning(): the equation is monotone{known}, which is what makes it "
     text += "converge. "
     if unmet or unknown:
         parts = [f"not met: {', '.join(unmet)}"] if unmet else []
@@ -236,7 +236,7 @@ def _recommend(findings: tuple[Finding, ...], monotone: Finding) -> tuple[tuple[
         text += f"All other assumptions looked at hold{', as far as samples tell' * sampled}. "
     text += (
         "The theorem is about wide networks trained for a long time by plain gradient steps (qpde.Flow; "
-        "Adam, the default, is not covered), and about problems with a solution whose second derivatives "
+        "Adam is not covered), and about problems with a solution whose second derivatives "
         "are square integrable, which is not checked. It gives no rate: the limit has no spectral gap, so "
         "expect an error that falls fast at first and ever more slowly later."
     )

@@ -121,7 +121,9 @@ def _stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
     given = dict(given)
     if "network" not in given and "initial" not in given:
         width = 64 if problem.dim == 1 else 256
-        given["network"] = Shallow(width, polynomial=True, beta=0.5, amplitude=width**-0.5)
+        given["network"] = Shallow(
+            width, polynomial=True, beta=0.5, amplitude=width**-0.5, aligned=0.5
+        )
     warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, **given)
     given.pop("network", None)
     # The network of the first stage is put in when it is there.
@@ -138,8 +140,8 @@ def _stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
 
 
 def _sample_size(dim: int) -> int:
-    """Points of a Gauss-Newton step: fewer where even they fill the memory."""
-    return int(np.clip(2e7 / dim, 200, 1_000))
+    """Points of a Gauss-Newton step: fewer where one axis is all, and where even they fill the memory."""
+    return 300 if dim == 1 else int(np.clip(2e7 / dim, 200, 1_000))
 
 
 def _follow(
