@@ -31,7 +31,7 @@ def solved(easy, small):
 def test_one_dimension_to_rounding():
     solution = qpde.solve(zoo.survival(1), budget=60.0, **QUIET)
     assert solution.score.relative_l2_error <= 1e-12
-    assert [stage.name for stage in solution.stages][0] == "q-learning"
+    assert next(stage.name for stage in solution.stages) == "q-learning"
     assert solution.precision == "float64"
 
 
