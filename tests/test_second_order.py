@@ -189,7 +189,7 @@ def test_a_run_goes_on_with_the_same_bits_even_while_the_sample_grows(tmp_path):
     whole = qpde.solve(problem, **options)
 
     def stop(seen):
-        return seen.step == 7
+        return seen.step == 10  # the sample was doubled at step 9
 
     part = qpde.solve(problem, **options, callback=stop, checkpoint=tmp_path)
     assert part.status is qpde.Status.STOPPED
