@@ -25,7 +25,7 @@ EXACT = 1e-10
 # in two.
 _RIDGES, _SAMPLES, _COLUMNS = 128, 4, 1_200
 # The largest degrees of polynomials in one coordinate and in a direction.
-_DEGREE, _FREE = 16, 32
+_DEGREE, _FREE = 16, 48
 # Points at which gradients look for a direction.
 _SLOPES = 64
 # Beyond these dimensions there are no products.
@@ -156,7 +156,13 @@ class _Basis(NamedTuple):
 
 
 def _derivatives(weights: np.ndarray) -> Series:
-    """The series with no constant and these weights, its first and its second derivative."""
+    """The series with no constant and these weights, its first and its second derivative.
+
+    Degrees that carry nothing but rounding, which second derivatives would enlarge, are cut off.
+    """
+    size = np.max(np.abs(weights), axis=1, initial=0.0)
+    used = np.flatnonzero(size > 1e-15 * np.max(size, initial=0.0))
+    weights = weights[: max(2, used[-1] + 1 if used.size else 0)]
     series = np.concatenate([np.zeros((1, weights.shape[1])), weights])
     return series, chebyshev.chebder(series, 1), chebyshev.chebder(series, 2)
 

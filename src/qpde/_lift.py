@@ -52,9 +52,10 @@ def lift(
       derivatives are bounded but jump; interpolation between single faces would make them grow like
       1/distance. One value takes `2 d^2` evaluations of `g`, a Laplacian `2 d^3` second derivatives.
 
-    On a box `p` is not used beside the patch: on waves, bells and products in 3 to 10 dimensions `p` plus the
-    patch of what it misses was from twice as good to fifty times as bad as the patch of `g`, and cost
-    several times as much.
+    On a box `p` is used alone or not at all. Beside the patch, which then carries `g - p`, it was tried on
+    waves, bells and products in 3 to 10 dimensions: from twice as good to fifty times as bad as the patch
+    of `g`, at several times the cost. (It was thousands of times better for functions of one `a . x`,
+    and these the fit now finds by itself.)
 
     `patch=True` always patches; `patch=False` never, and boundary values are then off by what the fit,
     with random ridges added, misses. Beyond d = 40 a box needs one of the two where no fit is exact.
