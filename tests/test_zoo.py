@@ -31,6 +31,7 @@ CASES = [
     ("cube_cosines", 5),
     ("cube_products", 10),
     ("cube_norm", 60),
+    ("mean_ridge", 5),
     ("mean_ridge", 100),
     ("semilinear", 10),
     ("two_body_poisson", 100),

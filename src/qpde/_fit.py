@@ -109,6 +109,7 @@ class _Basis(NamedTuple):
     """The functions of a fit, in scaled coordinates."""
 
     degree: int
+    free: int  # the degree of polynomials in the directions
     pairs: tuple[np.ndarray, np.ndarray]
     directions: np.ndarray
     w: np.ndarray
@@ -117,14 +118,14 @@ class _Basis(NamedTuple):
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
         d = self.w.shape[1]
-        along = self.directions.shape[0] * _FREE
+        along = self.directions.shape[0] * self.free
         return 1, d * self.degree, self.pairs[0].size, along, self.b.size
 
     def matrix(self, y: np.ndarray) -> np.ndarray:
         """The functions at the rows of `y`, as columns."""
         rows = y.shape[0]
         one = np.moveaxis(chebyshev.chebvander(y, self.degree)[..., 1:], 2, 1)
-        free = np.moveaxis(chebyshev.chebvander(y @ self.directions.T, _FREE)[..., 1:], 2, 1)
+        free = np.moveaxis(chebyshev.chebvander(y @ self.directions.T, self.free)[..., 1:], 2, 1)
         products = y[:, self.pairs[0]] * y[:, self.pairs[1]]
         ridges = np.tanh(y @ self.w.T + self.b[None])
         parts = (
@@ -148,7 +149,7 @@ class _Basis(NamedTuple):
             axes=_derivatives(one.reshape(self.degree, d)),
             curvature=curvature + curvature.T if products.size else None,
             directions=self.directions,
-            profiles=_derivatives(free.reshape(_FREE, -1)),
+            profiles=_derivatives(free.reshape(self.free, -1)),
             height=height,
             w=self.w,
             b=self.b,
@@ -285,7 +286,7 @@ def _on_face(domain: Box, x: np.ndarray) -> np.ndarray:
 def _round_bases(domain: AbstractDomain) -> list[_Basis]:
     d = domain.dim
     pairs = np.triu_indices(d if d <= _PRODUCTS_ROUND else 0, 1)
-    return [_Basis(2, pairs, np.zeros((0, d)), np.zeros((0, d)), np.zeros(0))]
+    return [_Basis(2, _DEGREE, pairs, np.zeros((0, d)), np.zeros((0, d)), np.zeros(0))]
 
 
 def _box_bases(g: Callable[..., Any], domain: Box, edge: np.ndarray) -> list[_Basis]:
@@ -296,11 +297,12 @@ def _box_bases(g: Callable[..., Any], domain: Box, edge: np.ndarray) -> list[_Ba
         few = max(8, 256 // d)  # enough to meet, for each pair, a face across a third axis
         bent = np.asarray(_hessians(g, edge[:few])) * (half[:, None] * half[None])[None]
         pairs = _products(bent, along[:few])
-    directions = [np.zeros((0, d))] + ([] if free is None else [free])
+    directions = [(np.zeros((0, d)), _DEGREE)]
+    directions += [] if free is None else [(free, _DEGREE), (free, _FREE)]
     return [
-        _Basis(degree, pairs, direction, np.zeros((0, d)), np.zeros(0))
+        _Basis(degree, power, pairs, direction, np.zeros((0, d)), np.zeros(0))
         for degree in (2, _degree(d))
-        for direction in directions
+        for direction, power in directions
     ]
 
 
