@@ -8,6 +8,7 @@ losses; the clock may end a stage, never choose one.
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -174,8 +175,9 @@ def _follow(
     last = done[-1]
     stages = [_stage(solution) for solution in done]
     if last.status.successful and len(done) == len(plans) and _linear(last.problem):
+        began = time.perf_counter()
         better = polish(last)
-        seconds = better.seconds - last.seconds
+        seconds = time.perf_counter() - began
         stages.append(Stage("output layer", 0, seconds, 0.0, better is not last))
         last = better
     return _joined(done, last, tuple(stages))
