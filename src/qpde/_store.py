@@ -63,9 +63,10 @@ def report(solution: Solution, *, run: Path | None = None) -> dict[str, Any]:
         "relative_l2_error": score.relative_l2_error,
         "max_relative_error": score.max_relative_error,
         "skill": score.skill,
-        "stages": [dataclasses.asdict(stage) for stage in solution.stages],
         "run": None if run is None else str(run),
     }
+    if solution.stages:
+        numbers["stages"] = [dataclasses.asdict(stage) for stage in solution.stages]
     return {key: _json_safe(value) for key, value in numbers.items()}
 
 
