@@ -94,8 +94,9 @@ def test_the_fixed_point_is_exact_and_a_solution_like_any_other(tmp_path):
     with jax.enable_x64(True):
         exact = np.asarray(jax.vmap(problem.exact)(jnp.asarray(x)))
     np.testing.assert_allclose(solution(x), exact, atol=1e-6)
-    slope = (solution(x[1:-1] + 1e-5) - solution(x[1:-1] - 1e-5)) / 2e-5
-    np.testing.assert_allclose(solution.grad(x[1:-1])[:, 0], slope, atol=1e-7)
+    # Values are sums of large terms: their rounding, about 1e-12, limits the quotient.
+    slope = (solution(x[1:-1] + 1e-3) - solution(x[1:-1] - 1e-3)) / 2e-3
+    np.testing.assert_allclose(solution.grad(x[1:-1])[:, 0], slope, atol=1e-6)
     assert np.abs(solution.residual(x)).max() < 1e-3
     limit = solution.limit
     assert limit is not None
@@ -126,6 +127,7 @@ def test_the_linear_flow_against_an_integrator():
     assert np.all(np.isfinite(Linear(system, 1.0)(1e12)))
 
 
+@pytest.mark.slow
 def test_drift_and_a_matrix_of_diffusion():
     """u = (1 - x^2)(1 - y^2/4) on a stretched box, `L` with a drift, a full matrix and a potential."""
     a = np.array([[1.0, 0.2], [0.2, 0.5]])

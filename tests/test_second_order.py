@@ -215,7 +215,7 @@ def test_a_sample_that_steps_overfit_is_doubled():
 @pytest.mark.parametrize("rule", [GaussNewton(), ImplicitQLearning()])
 def test_second_order_rules_need_float64(rule):
     with pytest.raises(ValueError, match=r'solve\(\.\.\., precision="float64"\)'):
-        qpde.solve(zoo.survival(2), rule=rule, steps=1, progress=False)
+        qpde.solve(zoo.survival(2), rule=rule, steps=1, precision="float32", progress=False)
 
 
 @pytest.mark.parametrize("arguments", [{"damping": 0.0}, {"doublings": -1}])

@@ -204,7 +204,7 @@ def test_training_goes_on_from_a_solution(problem):
     second = qpde.solve(problem, steps=0, initial=first, batch=128, progress=False)
     assert same(first, second)
     with pytest.raises(ValueError, match="a network or an initial solution"):
-        qpde.solve(problem, initial=first, **SMALL)
+        qpde.solve(problem, initial=first, steps=10, **SMALL)
 
 
 @pytest.mark.parametrize("rule", [QLearning(), DeepGalerkin(), Penalty()])

@@ -85,7 +85,7 @@ class Linear:
         safe = np.where(small, 1.0, self._used)
         with np.errstate(over="ignore", invalid="ignore"):
             grown = np.where(small, self._rate * t * (1.0 + 0.5 * z), np.expm1(z) / safe)
-        return (self._vectors @ (grown * self._parts)).real
+            return (self._vectors @ (grown * self._parts)).real
 
 
 def stationary(
@@ -173,7 +173,7 @@ def solve_limit(
     time: float = math.inf,
     nodes: int | None = None,
     record: Sequence[float] = (),
-    network: Shallow | None = None,
+    network: Any = None,
     rate: float = 1.0,
     seed: int = 0,
     progress: bool = True,

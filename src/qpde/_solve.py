@@ -174,7 +174,8 @@ def _follow(
         return done[0]
     last = done[-1]
     stages = [_stage(solution) for solution in done]
-    if last.status.successful and len(done) == len(plans) and _linear(last.problem):
+    ended = last.status in (Status.FINISHED, Status.SETTLED, Status.BUDGET)
+    if ended and len(done) == len(plans) and _linear(last.problem):
         began = time.perf_counter()
         better = polish(last)
         seconds = time.perf_counter() - began

@@ -77,10 +77,11 @@ def study(folder: Path, names: Sequence[str], *, quick: bool, progress: bool) ->
 
     matplotlib.use("Agg")
     missing = [name for name in names if not (folder / "data" / f"{name}.csv").exists()]
-    with Stages(sum(EXPERIMENTS[name].work for name in missing), len(missing), progress) as stages:
+    work = float(sum(EXPERIMENTS[name].work for name in missing))
+    with Stages(work, len(missing), progress) as stages:
         for name in missing:
             began = time.perf_counter()
-            stages.begin(name, EXPERIMENTS[name].work)
+            stages.begin(name, float(EXPERIMENTS[name].work))
             write_table(folder / "data" / f"{name}.csv", EXPERIMENTS[name].run(quick))
             stages.end(time.perf_counter() - began)
     tables = {
