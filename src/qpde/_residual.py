@@ -16,6 +16,7 @@ from ._domain import AbstractDomain
 from ._enclosure import encloser, roughness_over
 from ._field import AbstractField, Constant
 from ._form import fresh
+from ._kernel_field import KernelField
 from ._measure import AbstractMeasure, Uniform
 from ._network import DeepField, ShallowField, cast
 from ._round import Annulus
@@ -97,6 +98,7 @@ def rough_parts(trial: Trial, domain: AbstractDomain) -> list[str]:
     network = trial.network
     known = {type(activation) for activation in activations.BY_NAME.values()}
     ours = isinstance(network, ShallowField | DeepField) and type(network.activation) in known
+    ours = ours or isinstance(network, KernelField)  # polynomials of smooth functions
     if not ours and roughness_over(network.value, box)[0].get(0, 0):
         found.append("the network")
     return found
