@@ -22,7 +22,7 @@ def markdown(result: dict[str, Any]) -> str:
         f"{here['python']}; {words}. The default of `qpde.solve`, without tuning, medians over seeds. "
         "Seconds are those of training and compiling, on a machine that others share.",
         "",
-        f"Families whose targets are all met: **{sum(met.values())} of {len(met)}** "
+        f"Families with all targets met, among what was run: **{sum(met.values())} of {len(met)}** "
         f"({', '.join(name for name, yes in met.items() if yes) or 'none'}).",
         "",
         "| problem | d | "
