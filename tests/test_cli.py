@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from qpde import cli, load
+from qpde._spec import Spec
 
 KEYS = [
     "problem", "dim", "rule", "steps", "seed", "status", "loss", "best_batch_loss", "seconds",
@@ -309,6 +310,13 @@ def test_a_wrong_option_does_not_touch_an_old_run(monkeypatch, capsys, run):
     words = ("solve", "survival", "--dim", 2, "--out", run, "--force", "--steps", -1)
     assert qpde(monkeypatch, capsys, *words)[0] == 2
     assert sorted((p.name, p.stat().st_mtime_ns) for p in run.iterdir()) == before
+
+
+def test_a_run_that_used_up_its_budget_gets_another():
+    """Where the stages are chosen, no budget means the usual one: it is added to what was used."""
+    assert Spec("survival", dim=2).further(31.0) == 61.0
+    assert Spec("survival", dim=2, steps=100).further(31.0) is None
+    assert Spec("survival", dim=2, preset="paper").further(31.0) is None
 
 
 def test_resume_says_what_it_cannot_do(monkeypatch, capsys, tmp_path, run):

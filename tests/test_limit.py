@@ -14,7 +14,7 @@ from qpde import activations
 from qpde._form import Identity, Matrix
 from qpde._kernel import TangentKernel
 from qpde._kernel_field import KernelField
-from qpde._limit import Linear
+from qpde._limit import LinearFlow
 from qpde._limit_system import System
 from qpde._nodes import nodes
 
@@ -82,7 +82,7 @@ def test_one_dimension_after_some_time(time, least):
     problem = qpde.zoo.survival(1, discount=0.1)
     system = System(problem, PAPER, 80)
     exact = system.values(problem.exact)
-    gap = system.f + system.phi @ Linear(system, 1.0)(time) - exact
+    gap = system.f + system.phi @ LinearFlow(system, 1.0)(time) - exact
     assert math.sqrt(system.weights @ gap**2 / (system.weights @ exact**2)) < least
 
 
@@ -119,12 +119,14 @@ def test_the_linear_flow_against_an_integrator():
     done = scipy.integrate.solve_ivp(
         lambda t, q: force + matrix @ q, (0, 30.0), np.zeros(len(force)), rtol=1e-10, atol=1e-12
     )
-    np.testing.assert_allclose(Linear(system, 1.0)(30.0), done.y[:, -1], atol=1e-8)
+    np.testing.assert_allclose(LinearFlow(system, 1.0)(30.0), done.y[:, -1], atol=1e-8)
     # A rate is a change of time; a short time and a very long one are numbers too.
-    np.testing.assert_allclose(Linear(system, 3.0)(10.0), Linear(system, 1.0)(30.0), atol=1e-12)
-    start = Linear(system, 1.0)(1e-3)
+    np.testing.assert_allclose(
+        LinearFlow(system, 3.0)(10.0), LinearFlow(system, 1.0)(30.0), atol=1e-12
+    )
+    start = LinearFlow(system, 1.0)(1e-3)
     np.testing.assert_allclose(start, 1e-3 * force, rtol=1e-3)
-    assert np.all(np.isfinite(Linear(system, 1.0)(1e12)))
+    assert np.all(np.isfinite(LinearFlow(system, 1.0)(1e12)))
 
 
 @pytest.mark.slow

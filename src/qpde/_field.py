@@ -46,6 +46,26 @@ class AbstractField(eqx.Module):
         return At(self, x)
 
 
+class SourcedField(AbstractField):
+    """A field whose answers at a point share work: only `at` is its own."""
+
+    @abstractmethod
+    def at(self, x: Float[Array, " d"]) -> Source:
+        """What answers a jet at `x`."""
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.at(x).value()
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.at(x).grad()
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return self.at(x).trace(form)
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return self.at(x).hessian()
+
+
 class Constant(AbstractField):
     """The same number everywhere."""
 

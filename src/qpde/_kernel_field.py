@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ._field import AbstractField
+from ._field import SourcedField
 from ._form import AbstractForm, Identity, Numbers
 from ._kernel import WANTED, TangentKernel, Values, combine
 
@@ -28,7 +28,7 @@ _DEGREES, _NEGLIGIBLE, _TRIED = (24, 96), 1e-14, 48
 _KINDS = ("value", "laplacian", "towards", "along_x", "along_y", "h0", "h1", "h2", "h3")
 
 
-class KernelField(AbstractField):
+class KernelField(SourcedField):
     """`S(x) = sum_j a_j A(y, y_j)`, the weights being part of the tables."""
 
     nodes: Numbers  # y_j, in the frame
@@ -84,18 +84,6 @@ class KernelField(AbstractField):
 
     def at(self, x: Float[Array, " d"]) -> "_Sum":
         return _CentredSum(self, x) if self.round else _Sum(self, x)
-
-    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return self.at(x).value()
-
-    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self.at(x).grad()
-
-    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        return self.at(x).trace(form)
-
-    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
-        return self.at(x).hessian()
 
 
 class _Answers:

@@ -55,7 +55,7 @@ class LimitSolution(Solution):
     limit: Limit | None = None
 
 
-class Linear:
+class LinearFlow:
     """The linear flow, exact in time: `q(t) = sum_k x_k c_k (exp(alpha l_k t) - 1) / l_k`."""
 
     def __init__(self, system: System, rate: float):
@@ -215,7 +215,7 @@ def solve_limit(
         def report(done: int) -> None:
             bar.update(done, math.nan, clock.perf_counter() - began)
 
-        flow = Linear(system, rate) if system.linear else None
+        flow = LinearFlow(system, rate) if system.linear else None
         if flow is not None:
             path, status = [flow(t) for t in stops], Status.FINISHED
             if (

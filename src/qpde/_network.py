@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import activations
 from ._domain import AbstractDomain
-from ._field import AbstractField, Autodiff
+from ._field import AbstractField, Autodiff, SourcedField
 from ._form import AbstractForm, Numbers
 from .activations import AbstractActivation
 
@@ -184,7 +184,7 @@ class Polynomial(eqx.Module):
         return self.slope + 2.0 * self.curvature * y
 
 
-class ShallowField(AbstractField):
+class ShallowField(SourcedField):
     """The network of `Shallow` with its parameters. All derivatives are closed forms:
 
     `grad S = N^-beta sum c s'(z) w`, `a : Hess S = N^-beta sum c s''(z) (w' a w)`; the Laplacian
@@ -207,18 +207,6 @@ class ShallowField(AbstractField):
 
     def at(self, x: Float[Array, " d"]) -> "Units":
         return Units(self, x)
-
-    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return self.at(x).value()
-
-    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self.at(x).grad()
-
-    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        return self.at(x).trace(form)
-
-    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
-        return self.at(x).hessian()
 
 
 class Units:

@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from ._form import fresh
 from ._network import DeepField, ShallowField, cast
+from ._nodes import nodes as place
 from ._operator import Operator, Structure
 from ._solution import Solution
 from ._trial import Trial
@@ -103,9 +104,7 @@ def _sample(solution: Solution, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Points and weights that sum to one."""
     domain = solution.problem.domain
     if domain.dim == 1:
-        nodes, weights = np.polynomial.legendre.leggauss(count)
-        lower, upper = (np.asarray(end) for end in domain.enclosing_box)
-        return (0.5 * (lower + upper) + 0.5 * (upper - lower) * nodes[:, None]), 0.5 * weights
+        return place(domain, count)
     key = jr.fold_in(jr.key(solution.seed, impl="threefry2x32"), 0x901151)
     points, weights = _draw(solution.measure, key, count)
     return np.asarray(points), np.asarray(weights) / count

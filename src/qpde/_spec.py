@@ -15,6 +15,7 @@ from ._implicit import ImplicitQLearning
 from ._problem import Problem
 from ._rule import AbstractRule, DeepGalerkin, Penalty, QLearning
 from ._second_order import GaussNewton
+from ._solve import BUDGET
 
 RULES: dict[str, type[AbstractRule]] = {
     rule.name: rule for rule in (QLearning, DeepGalerkin, Penalty, GaussNewton, ImplicitQLearning)
@@ -77,6 +78,11 @@ class Spec:
         if self.steps is not None:
             options["steps"] = self.steps
         return options
+
+    def further(self, seconds: float) -> float | None:
+        """The budget with which a run goes on that has used up its own after so many seconds."""
+        staged = self.preset is None and self.rule is None and self.steps is None
+        return seconds + BUDGET if staged else None
 
     def _from_file(self) -> Problem:
         if self.dim is not None or self.settings:

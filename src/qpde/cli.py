@@ -173,7 +173,7 @@ def resume(
     from ._store import read_spec
 
     spec, result = read_spec(run)
-    if result is not None and result["status"] == "finished":
+    if result is not None and result["status"] in ("finished", "settled"):
         print(f"qpde: {run} is finished; nothing to do.", file=sys.stderr)
         if as_json:
             print(json.dumps(result))
@@ -181,7 +181,8 @@ def resume(
     if budget is not None:
         spec = dataclasses.replace(spec, budget=budget)
     elif result is not None and result["status"] == "budget":
-        spec = dataclasses.replace(spec, budget=None)
+        # Where the stages are chosen no budget is the usual one, which is used up.
+        spec = dataclasses.replace(spec, budget=spec.further(result["seconds"]))
     problem = spec.build_problem()
     _train(spec, problem, spec.build_options(problem), run, as_json, quiet)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ... import zoo
-from ..._limit import Linear, stationary
+from ..._limit import LinearFlow, stationary
 from ..._limit_system import Elsewhere, System
 from ..._monotonicity import monotonicity
 from ..._network import Shallow
@@ -32,7 +32,7 @@ def spectrum(quick: bool) -> Table:
         network = (
             finite.network(1) if dim == 1 else Shallow(1, activation=finite.network(1).activation)
         )
-        values = Linear(System(problem, network, count), 1.0).values
+        values = LinearFlow(System(problem, network, count), 1.0).values
         for index, value in enumerate(values[: 10 if dim == 1 else 200], start=1):
             rows.append({"dim": dim, "index": index, "real": value.real, "imaginary": value.imag})
     return table(rows)
@@ -41,7 +41,7 @@ def spectrum(quick: bool) -> Table:
 def slow_end(quick: bool) -> Table:
     """Error against training time: the limit, and networks of finite width."""
     system = System(finite.problem(), finite.network(1), 80)
-    flow, exact = Linear(system, 1.0), _exact(system, system.problem)
+    flow, exact = LinearFlow(system, 1.0), _exact(system, system.problem)
     rows = []
     for time in np.logspace(-1, 10, 56):
         gap = system.f + system.phi @ flow(time) - exact
@@ -60,7 +60,7 @@ def slow_end(quick: bool) -> Table:
 def path(quick: bool) -> Table:
     """The limit's path: its error, `L Q`, and the integrals that the convergence theorem bounds."""
     system = System(finite.problem(), finite.network(1), 80)
-    flow, exact = Linear(system, 1.0), _exact(system, system.problem)
+    flow, exact = LinearFlow(system, 1.0), _exact(system, system.problem)
     times = np.concatenate([[0.0], np.logspace(-4, 10, 400 if quick else 4_000)])
     weights, phi = system.weights, system.phi
     start = phi.T @ (weights * system.start)
@@ -342,7 +342,7 @@ def draw_kernel(found: Table) -> Any:
     ax.semilogy(
         found["rank"], found["eigenvalue"], "o-", color=EXACT, ms=3, lw=1, label="eigenvalue of B"
     )
-    labels = {"bump": "cos(πx/2)", "wave": "sin(2πx)", "corner": "with a corner"}
+    labels = {"bump": "cos(πx/2)", "wave": "sin(2πx)", "corner": "one with a corner"}
     for (name, label), colour in zip(labels.items(), CYCLE, strict=False):
         ax.semilogy(found["rank"], found[name], color=colour, lw=1, label=f"rest of {label}")
     ax.set_xlabel("eigenfunctions")

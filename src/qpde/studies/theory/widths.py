@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..._kernel import TangentKernel
-from ..._limit import Linear
+from ..._limit import LinearFlow
 from ..._limit_system import System
 from ..._nodes import nodes
 from ..._style import CYCLE, finish, new_figure
@@ -122,7 +122,7 @@ def training(quick: bool) -> Table:
 def _limit_jets(points: np.ndarray, times: tuple[float, ...]) -> list[np.ndarray]:
     """`Q`, `Q'`, `Q''` of the infinitely wide network at the points."""
     system = System(finite.problem(), finite.network(1), 80)
-    flow = Linear(system, 1.0)
+    flow = LinearFlow(system, 1.0)
     jets = []
     for time in times:
         trial = system.trial(flow(time) if time else np.zeros(system.phi.shape[1]))
