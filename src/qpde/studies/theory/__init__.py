@@ -35,6 +35,7 @@ EXPERIMENTS = {
     "start-rate": Experiment(widths.start_rate, widths.start_findings, widths.draw_start, 1),
     "training": Experiment(widths.training, widths.training_findings, widths.draw_training, 10),
     "kernel": Experiment(longtime.kernel, longtime.kernel_findings, longtime.draw_kernel, 1),
+    "definite": Experiment(longtime.definite, longtime.definite_findings, None, 2),
     "spectrum": Experiment(
         longtime.spectrum, longtime.spectrum_findings, longtime.draw_spectrum, 3
     ),

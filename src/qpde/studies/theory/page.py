@@ -57,6 +57,16 @@ _SECTIONS: dict[str, tuple[str, Sequence[str], str]] = {
         "Eigenvalues of `B` in one dimension, and what is left of three functions outside its leading "
         "eigenfunctions.",
     ),
+    "definite": (
+        "No function is invisible to the kernel",
+        [
+            "If `B` had a zero eigenvalue, a part of the error could hide from training for ever. In exact "
+            "arithmetic no matrix `B(x_i, x_j)` of different points has one. And `B` never stretches by "
+            "more than its largest eigenvalue `λ`, which is what turns a decrease in the norm of `B` into "
+            "one of the speed.",
+        ],
+        "",
+    ),
     "spectrum": (
         "Why training is slow at the end",
         [
