@@ -64,8 +64,8 @@ def test_a_new_process_gives_the_same_bits(tmp_path):
         name: (zoo.CATALOGUE[name].build(dim=dim), {})
         for dim, names in {
             1: ["american_put"],
-            2: ["survival", "ellipsoid", "annulus", "drift", "semilinear", "two_body_allen_cahn"],
-            3: ["poisson_sine", "cube_cosines"],
+            2: ["survival", "annulus", "two_body_allen_cahn"],
+            3: ["cube_cosines"],
         }.items()
         for name in names
     }
@@ -297,7 +297,7 @@ qpde.save(solution, run + ".safetensors")
 
 
 def test_sigkill_at_any_instant_loses_nothing(tmp_path):
-    """Five kills at random instants, one of them inside a write; then the end, against a run without."""
+    """Three kills at random instants, one of them inside a write; then the end, against a run without."""
     driver = tmp_path / "driver.py"
     driver.write_text(DRIVER)
     env = os.environ | {
@@ -323,9 +323,9 @@ def test_sigkill_at_any_instant_loses_nothing(tmp_path):
     assert start("whole").wait() == 0
     checkpoint, done = tmp_path / "killed" / "checkpoint.safetensors", 0
     rng = np.random.default_rng(7)
-    for attempt in range(5):
-        process = start("killed", "stop-in-a-write" if attempt == 2 else "run")
-        if attempt == 2:
+    for attempt in range(3):
+        process = start("killed", "stop-in-a-write" if attempt == 1 else "run")
+        if attempt == 1:
             wait_for((tmp_path / "killed.writing").exists, process)
         else:
             wait_for(lambda done=done: checkpoint.exists() and step() > done, process)
@@ -336,7 +336,7 @@ def test_sigkill_at_any_instant_loses_nothing(tmp_path):
         done = step()
         assert done < 30_000
         stray = list(checkpoint.parent.glob(".checkpoint*"))
-        assert len(stray) == 1 if attempt == 2 else len(stray) <= 1
+        assert len(stray) == 1 if attempt == 1 else len(stray) <= 1
     assert done > 0
     assert start("killed").wait() == 0
     assert not list(checkpoint.parent.glob(".checkpoint*"))

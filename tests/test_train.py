@@ -352,3 +352,25 @@ def test_a_run_that_makes_nothing_better_says_so():
     ):
         solution = qpde.solve(problem, steps=200, throw=False, **SMALL)
     assert solution.status is Status.FINISHED
+
+
+def test_an_equation_may_close_over_its_domain():
+    """The same numbers in a user's functions (float64) and in ours (float32)."""
+    ball = qpde.Ball(3, centre=[1.0, 2.0, 3.0], radius=2.0)
+
+    def exact(x):
+        return ball.eta.value(x) * (1.0 + ball.centre[0])
+
+    problem = qpde.Problem(
+        domain=ball,
+        equation=lambda x, u: u.laplacian + 12.0 / 4.0 + ball.eta.value(x) - u.value / 2.0,
+        boundary=lambda x: ball.eta.value(x),
+        exact=exact,
+    )
+    for measure in (None, qpde.Radial(ball, 3.0)):
+        for precision in ("float32", "float64"):
+            solution = qpde.solve(
+                problem, steps=20, measure=measure, precision=precision, progress=False
+            )
+            assert solution.status.successful
+            assert np.isfinite(solution.score.relative_l2_error)

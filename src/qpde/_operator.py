@@ -71,7 +71,7 @@ class Operator(eqx.Module):
         problem, dim = fresh(problem), problem.dim
         zero, vector = np.zeros(()), np.zeros(dim)
         with jax.enable_x64(True):
-            isotropic = _is_isotropic(_coefficients(problem, vector, zero, vector, zero, vector))
+            isotropic = _is_isotropic(problem, vector, zero, vector, zero, vector)
             parts = _parts(problem, isotropic)
             reach = dependencies(parts, vector, zero, vector, zero, vector)
             (program,) = roughness_over(_whole(problem), *_boxes(problem))
@@ -241,8 +241,17 @@ def _whole(problem: Problem) -> Callable[..., Array]:
     return whole
 
 
-def _is_isotropic(at: Coefficients) -> bool:
-    return at.hessian is None and all(isinstance(form, Identity) for form in at.forms)
+def _is_isotropic(problem: Problem, *arguments: Any) -> bool:
+    """Whether the second-order part is a multiple of the Laplacian; nothing is computed."""
+    found: list[bool] = []
+
+    def look(*jet: Any) -> Array:
+        at = _coefficients(problem, *jet)
+        found.append(at.hessian is None and all(isinstance(form, Identity) for form in at.forms))
+        return at.residual
+
+    jax.eval_shape(look, *arguments)
+    return found[0]
 
 
 def _parts(problem: Problem, isotropic: bool) -> Callable[..., tuple[Array, Array, Array]]:

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from ._domain import AbstractDomain
 from ._field import AbstractField, as_field
-from ._form import Identity, Numbers
+from ._form import Identity, Numbers, fresh
 from ._jet import Coefficients, Equation, Jet, Quadratic, Sum, asks, linearise
 
 # Points and random directions used by the checks.
@@ -72,9 +72,10 @@ class Problem(eqx.Module):
             raise ValueError(f"exact must be a function of one point, got {exact!r}.")
         for what, function in (("equation", equation), ("boundary", boundary), ("exact", exact)):
             _check_hashable(what, function)
-        self.domain = domain
+        # Copies: the equation may close over the numbers of the very same domain.
+        self.domain = fresh(domain)
         self.equation = equation
-        self.boundary = as_field(_boundary_data(boundary))
+        self.boundary = fresh(as_field(_boundary_data(boundary)))
         self.exact = exact
         self.name = name
         with jax.enable_x64(True):

@@ -6,6 +6,7 @@ that it compiles to one loop; `jax.random.bits` gives the same numbers under
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,7 @@ def bits(key: PRNGKeyArray, n: int) -> UInt32[Array, " n"]:
     return jnp.concatenate([x, y])[:n]
 
 
+@partial(jax.jit, static_argnums=1)  # outside other programs too it is one program, not thirty
 def uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
     """Numbers in the open interval (0, 1): the midpoints of 2^23 equal parts (2^52 in float64)."""
     n = math.prod(shape)

@@ -1,6 +1,7 @@
 """Round domains: balls, ellipsoids and annuli."""
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -229,6 +230,7 @@ def _norm(x: Float[Array, " d"]) -> Float[Array, ""]:
     return jnp.sqrt(jnp.sum(x * x))
 
 
+@partial(jax.jit, static_argnums=(1, 2))
 def _unit_sphere(key: PRNGKeyArray, n: int, dim: int) -> Float[Array, "n d"]:
     return _directions(uniform(key, (n, dim)))
 
@@ -238,6 +240,7 @@ def _directions(u: Float[Array, "n d"]) -> Float[Array, "n d"]:
     return z * jax.lax.rsqrt(jnp.sum(z * z, axis=1, keepdims=True))
 
 
+@partial(jax.jit, static_argnums=(1, 2))
 def unit_ball(key: PRNGKeyArray, n: int, dim: int, power: Any = None) -> Float[Array, "n d"]:
     u = uniform(key, (n * (dim + 1),))
     angle, radius = u[: n * dim].reshape(n, dim), u[n * dim :, None]

@@ -10,8 +10,6 @@ their own points without making the second sample much better, the points are to
 doubled.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -93,31 +91,34 @@ class GaussNewton(AbstractRule):
         loss = jnp.dot(residual, residual)
         mean = jnp.trace(gram) / residual.size
         dampings = state.damping * jnp.asarray(_AROUND)
-        lengths = jnp.asarray(_LENGTHS)
 
-        def moved(direction: PyTree, length: Any) -> PyTree:
-            return jax.tree.map(lambda p, v: p - length * v, params, direction)
-
-        def candidate(damping: Array) -> tuple[PyTree, Array, Array]:
-            solved = solve_damped(gram, damping * mean, residual)
-            direction = here.pull(solved)
+        def solved(damping: Array) -> tuple[PyTree, Array]:
+            solution = solve_damped(gram, damping * mean, residual)
             # What the linearised residual is after a whole step.
-            left = damping * mean * solved
-            losses = jax.lax.map(
-                lambda a: mean_square(trial, moved(direction, a), rest, second), lengths
-            )
-            return direction, jnp.dot(left, left), losses
+            left = damping * mean * solution
+            return here.pull(solution), jnp.dot(left, left)
 
-        directions, fitted, losses = jax.lax.map(candidate, dampings)
-        now = mean_square(trial, params, rest, second)
+        directions, fitted = jax.lax.map(solved, dampings)
+
+        def moved(which: Array, length: Array) -> PyTree:
+            # A direction is NaN where its system could not be solved; no step is still no step.
+            return jax.tree.map(
+                lambda p, v: jnp.where(length > 0, p - length * v[which], p), params, directions
+            )
+
+        def tried(candidate: tuple[Array, Array]) -> Array:
+            return mean_square(trial, moved(*candidate), rest, second)
+
+        # No step at all first; as one of the candidates it needs no program of its own.
+        which = jnp.asarray([0] + [i for i in range(len(_AROUND)) for _ in _LENGTHS])
+        lengths = jnp.asarray([0.0, *_LENGTHS * len(_AROUND)])
+        losses = jax.lax.map(tried, (which, lengths))
         losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
-        best = jnp.argmin(losses)
-        which, length = best // len(_LENGTHS), lengths[best % len(_LENGTHS)]
-        better = losses.reshape(-1)[best] < now
-        direction = jax.tree.map(lambda v: v[which], directions)
-        new = jax.tree.map(lambda p, q: jnp.where(better, q, p), params, moved(direction, length))
+        now, best = losses[0], jnp.argmin(losses)
+        better, which, length = best > 0, which[best], lengths[best]
+        new = moved(which, length)
         damping = jnp.where(better, dampings[which], 10.0 * state.damping)
-        share = losses.reshape(-1)[best] / now
+        share = losses[best] / now
         overfits = (share > _POOR) & (fitted[which] < 0.25 * share * loss)
         state = self._judged(state, jnp.clip(damping, _LEAST, _MOST), overfits)
         info = Info(loss, loss, jnp.ones_like(loss), optax.tree.norm(here.pull(residual)))

@@ -28,6 +28,8 @@ _CHUNK = 1_024
 # Fresh points on which a solution is scored, and the margin (in inradii) that the relative error
 # keeps from the boundary, where it is 0/0.
 _SCORE_POINTS, _MARGIN = 100_000, 0.01
+# Coordinates of all points of a score, and of one chunk of them: thousands of dimensions get fewer points.
+_SCORE_NUMBERS, _CHUNK_NUMBERS = 4e8, 2**25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,15 +238,17 @@ def _by_chunks(quantity: _Quantity, owner: Any, points: np.ndarray, dtype: str) 
 def _score(solution: Solution) -> Score:
     problem = solution.problem
     key = jr.fold_in(jr.key(solution.seed, impl="threefry2x32"), 0x5C0DE)
+    count = int(np.clip(_SCORE_NUMBERS / problem.dim, 1_000, _SCORE_POINTS))
+    chunk = int(np.clip(_CHUNK_NUMBERS / problem.dim, 64, _CHUNK))
     parts = []
     with jax.enable_x64(True):
         trial = cast(solution.trial, "float64")
-        for i in range(-(-_SCORE_POINTS // _CHUNK)):
+        for i in range(-(-count // chunk)):
             part = _score_chunk(
-                trial, problem.domain, problem.exact, solution.measure, jr.fold_in(key, i)
+                trial, problem.domain, problem.exact, solution.measure, jr.fold_in(key, i), chunk
             )
             parts.append([np.asarray(column) for column in part])
-    columns = [np.concatenate(column)[:_SCORE_POINTS] for column in zip(*parts, strict=True)]
+    columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
     loss = float(np.mean(weights * squares))
     if problem.exact is None:
@@ -277,12 +281,13 @@ def _score_chunk(
     exact: Callable[..., Any] | None,
     measure: AbstractMeasure,
     key: PRNGKeyArray,
+    count: int,
 ) -> tuple[Array, ...]:
-    points, weights = measure.sample(key, _CHUNK)
+    points, weights = measure.sample(key, count)
     residual = jax.vmap(trial.residual)(points)
     if exact is None:
         return residual * residual, weights
     # Errors are taken in the plain L2 norm, whatever law the training used.
-    uniform = domain.sample(jr.fold_in(key, 1), _CHUNK)
+    uniform = domain.sample(jr.fold_in(key, 1), count)
     functions = (trial.value, exact, domain.eta.value, trial.boundary.value, domain.distance)
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)

@@ -123,7 +123,12 @@ def _stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
     if "network" not in given and "initial" not in given:
         width = 64 if problem.dim == 1 else 256
         given["network"] = Shallow(
-            width, polynomial=True, beta=0.5, amplitude=width**-0.5, aligned=0.5
+            width,
+            polynomial=True,
+            beta=0.5,
+            amplitude=width**-0.5,
+            aligned=0.5,
+            axes=0.0 if problem.dim == 1 else 0.25,
         )
     warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, **given)
     given.pop("network", None)

@@ -18,6 +18,7 @@ from jaxtyping import PRNGKeyArray
 from . import _checkpoint
 from ._aligned import align
 from ._checkpoint import Checkpoint, Snapshot, digest
+from ._form import fresh
 from ._interrupt import Keyboard
 from ._loop import ENDS, Loop, block, held_out_loss, undone
 from ._measure import AbstractMeasure, Uniform, batch_sizes, chunk_size
@@ -142,7 +143,7 @@ def make_plan(
         network=Shallow() if network is None else network,
         rule=QLearning() if rule is None else rule,
         batch=as_schedule(batch),
-        measure=Uniform(problem.domain) if measure is None else measure,
+        measure=fresh(Uniform(problem.domain) if measure is None else measure),
         initial=initial,
         **plain,
     )

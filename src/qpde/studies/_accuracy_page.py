@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._style import COMPUTED, CYCLE, EXACT, finish, new_figure
+from .._style import COMPUTED, CYCLE, EXACT, new_figure
 from .accuracy import ALONE, Row, families
 
 
@@ -104,16 +104,25 @@ def draw(result: dict[str, Any]) -> Any:
         "deepxde": EXACT,
     }
     targets = {(line["problem"], line["dim"]): line["target"] for line in result["summary"]}
-    for ax, name in zip(axes, names, strict=False):
+    for index, (ax, name) in enumerate(zip(axes, names, strict=False)):
         for method, colour in colours.items():
             here = [r for r in rows if (r.problem, r.dim) == name and r.method == method]
-            if here:
-                seconds = [r.seconds + r.compile_seconds for r in here]
-                ax.loglog(seconds, [r.error for r in here], "o", color=colour, ms=3, label=method)
+            seconds = [r.seconds + r.compile_seconds for r in here]
+            ax.loglog(seconds, [r.error for r in here], "o", color=colour, ms=3.5, label=method)
         if name in targets:
-            ax.axhline(targets[name], color=EXACT, lw=0.6, ls="--")
+            ax.axhline(targets[name], color=EXACT, lw=0.6, ls="--", label="target")
+        ax.set_xlim(3.0, 1_000.0)
+        # One point near the target must not fill the picture.
+        low, high = ax.get_ylim()
+        ax.set_ylim(low / 3.0, high * 3.0)
         ax.set_xlabel("seconds")
-        finish(ax, f"{name[0]}, d = {name[1]}")
+        if index % columns == 0:
+            ax.set_ylabel("relative L2 error" if name[0] != "american_put" else "largest error")
+        ax.set_title(f"{name[0]}, d = {name[1]:,}", fontsize=ax.xaxis.label.get_size())
     for ax in axes[len(names) :]:
         ax.set_visible(False)
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(
+        handles, labels, loc="outside lower center", ncols=len(labels), frameon=False
+    )
     return np.asarray(axes, object)
