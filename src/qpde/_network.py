@@ -55,8 +55,8 @@ class Shallow(AbstractNetwork):
     stands beside the hidden layer: it takes over what a hidden layer learns worst. With
     `aligned=0.5` half of the weights `w` start along gradients of `L f` (see `_aligned`), which is what
     finds a solution that varies along a few directions only. With `axes=0.25` a quarter of the units
-    looks along one coordinate each, with `w_i ~ N(0, 4)`: sums of functions of single coordinates are common
-    where coordinates mean something, and random directions hardly find them.
+    looks along one coordinate each, with `w_i ~ N(0, 4)` and `c = 0`: sums of functions of single
+    coordinates are common where coordinates mean something, and random directions hardly find them.
 
         >>> Shallow(256, activation=activations.sigmoid, beta=0.99, scale=1.0)
     """
@@ -113,6 +113,8 @@ class Shallow(AbstractNetwork):
             w[:, -count:] = 0.0
             along = np.arange(count)
             w[along % dim, self.width - count + along] = 2.0 * rng.standard_normal(count)
+            # Silent until they are needed: where they are not, unlearning them takes many steps.
+            c[-count:] = 0.0
         return ShallowField(
             c=jnp.asarray(c),
             w=jnp.asarray(w),
