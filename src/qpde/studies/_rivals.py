@@ -2,7 +2,8 @@
 
 A network of three hidden layers of 50 tanh units, float64, fixed points (the default), exact boundary values
 by an output transform where the domain has a simple one, otherwise DeepXDE's Dirichlet condition on boundary
-points.
+points. 5,000 steps of each in two dimensions, 1,000 in more, where every step takes d second derivatives one
+by one.
 """
 
 import time
@@ -12,7 +13,7 @@ import numpy as np
 
 from ._peers import import_deepxde, silence
 
-_ADAM, _RATE, _LBFGS, _DOMAIN, _BOUNDARY = 5_000, 1e-3, 5_000, 1_000, 400
+_RATE, _DOMAIN, _BOUNDARY = 1e-3, 1_000, 400
 _LAYERS = (50, 50, 50)
 
 
@@ -98,12 +99,13 @@ def _run(dde: Any, torch: Any, problem: str, dim: int, points: np.ndarray) -> Ri
     if transform is not None:
         net.apply_output_transform(transform)
     model = dde.Model(data, net)
+    steps = 5_000 if dim <= 2 else 1_000
     began = time.perf_counter()
     model.compile("adam", lr=_RATE, verbose=0)
-    model.train(iterations=_ADAM, display_every=_ADAM, verbose=0)
-    dde.optimizers.config.set_LBFGS_options(maxiter=_LBFGS)
+    model.train(iterations=steps, display_every=steps, verbose=0)
+    dde.optimizers.config.set_LBFGS_options(maxiter=steps)
     model.compile("L-BFGS", verbose=0)
-    model.train(display_every=_LBFGS, verbose=0)
+    model.train(display_every=steps, verbose=0)
     seconds = time.perf_counter() - began
     values = np.asarray(model.predict(points.astype(np.float64)))[:, 0]
     return Rival(values, seconds, int(model.train_state.step), "adam, then l-bfgs")

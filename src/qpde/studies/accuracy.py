@@ -227,6 +227,7 @@ def summary(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "default": {str(b): medians[b][0] for b in budgets},
                 "seconds": {str(b): medians[b][1] for b in budgets},
                 "skill": medians[budgets[-1]][2],
+                "runs": len([r for r in ours if r.budget == budgets[-1]]),
                 "met": bool(allowed),
                 "alone": {r.method: r.error for r in here if r.method in (*ALONE, "deepxde")},
             }
