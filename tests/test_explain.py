@@ -23,9 +23,7 @@ YES, NO, UNKNOWN = Verdict.YES, Verdict.NO, Verdict.UNKNOWN
 SMALL = {
     "survival": 3,
     "poisson_sine": 2,
-    "ellipsoid": 2,
     "annulus": 2,
-    "drift": 3,
     "semilinear": 3,
 }
 
