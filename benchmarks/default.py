@@ -178,37 +178,37 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(text)
 
 
+def _section(title: str, words: str, columns: list[str], rows: list[list[str]]) -> list[str]:
+    """A heading, a sentence and a table."""
+    table = [columns, ["---"] * len(columns), *rows]
+    return [f"## {title}", "", words, "", *("| " + " | ".join(row) + " |" for row in table)]
+
+
 def _survival_lines(rows: list[dict[str, Any]]) -> list[str]:
-    text = [
-        "## The paper's problem",
-        "",
+    return _section(
+        "The paper's problem",
         "`qpde.solve(qpde.zoo.survival(d))` in a new process, nothing cached. Seconds are those of the whole "
         "call.",
-        "",
-        "| d | relative L2 error | asked | seconds | training | compiling |",
-        "|---|---|---|---|---|---|",
-    ]
-    return text + [
-        f"| {r['dim']} | {r['error']:.1e} | {r['asked']:.0e} | {r['seconds']:.1f} | {r['training']:.1f} | "
-        f"{r['compiling']:.1f} |"
-        for r in rows
-    ]
+        ["d", "relative L2 error", "asked", "seconds", "training", "compiling"],
+        [
+            [str(r["dim"]), f"{r['error']:.1e}", f"{r['asked']:.0e}"]
+            + [f"{r[key]:.1f}" for key in ("seconds", "training", "compiling")]
+            for r in rows
+        ],
+    )
 
 
 def _unseen_lines(rows: list[dict[str, Any]]) -> list[str]:
-    text = [
-        "## Problems it was not made for",
-        "",
+    return _section(
+        "Problems it was not made for",
         "`benchmarks/unseen.py`, at most 30 seconds of training. Skill 1 is the best constant network.",
-        "",
-        "| problem | error | skill | training, s | compiling, s |",
-        "|---|---|---|---|---|",
-    ]
-    return text + [
-        f"| {r['problem']} | {r['error']:.1e} | {r['skill']:.1e} | {r['seconds']:.0f} | "
-        f"{r['compile_seconds']:.0f} |"
-        for r in rows
-    ]
+        ["problem", "error", "skill", "training, s", "compiling, s"],
+        [
+            [r["problem"], f"{r['error']:.1e}", f"{r['skill']:.1e}"]
+            + [f"{r[key]:.0f}" for key in ("seconds", "compile_seconds")]
+            for r in rows
+        ],
+    )
 
 
 def _step_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -235,17 +235,15 @@ def _walk_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _rule_lines(rows: list[dict[str, Any]]) -> list[str]:
-    text = [
-        "## Gauss-Newton against implicit Q-learning",
-        "",
+    text = _section(
+        "Gauss-Newton against implicit Q-learning",
         "The same start, 10 seconds of steps: relative L2 errors of two seeds.",
-        "",
-        "| problem | Gauss-Newton | implicit Q-learning |",
-        "|---|---|---|",
-    ]
-    for row in rows:
-        cells = [", ".join(f"{error:.1e}" for error in row[rule]) for rule in _RULES]
-        text.append(f"| {row['problem']} | " + " | ".join(cells) + " |")
+        ["problem", "Gauss-Newton", "implicit Q-learning"],
+        [
+            [row["problem"], *(", ".join(f"{error:.1e}" for error in row[rule]) for rule in _RULES)]
+            for row in rows
+        ],
+    )
     wins = sum(max(row["gauss-newton"]) <= max(row["implicit"]) for row in rows)
     return [*text, "", f"Gauss-Newton has the smaller worst error on {wins} of {len(rows)}."]
 

@@ -138,8 +138,9 @@ def test_the_accuracy_benchmark(tmp_path, monkeypatch):
     result = json.loads((tmp_path / "accuracy.json").read_text())
     assert len(result["rows"]) == 2
     (line,) = result["summary"]  # its free boundary, another target, is not measured here
-    # Both budgets end it; held-out losses choose the iterate, so the error may rise a little.
-    assert line["default"]["4.0"] <= 1.5 * line["default"]["3.0"] < 0.1
+    # Held-out losses choose the iterate, so a larger budget need not have the smaller error.
+    assert max(line["default"].values()) < 0.01
+    assert set(line["default"]) == {"3.0", "4.0"}
     assert "american_put" in (tmp_path / "RESULTS.md").read_text()
     assert (tmp_path / "accuracy.png").stat().st_size > 1_000
     monkeypatch.setattr(accuracy, "solve", None)  # nothing is left to solve
