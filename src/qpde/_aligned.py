@@ -19,6 +19,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ._field import Constant
 from ._form import fresh
 from ._measure import AbstractMeasure
 from ._network import ShallowField, cast
@@ -44,8 +45,7 @@ def align(trial: Trial, share: float, measure: AbstractMeasure, key: PRNGKeyArra
 @eqx.filter_jit
 def _weights(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray, count: int) -> Array:
     network: Any = trial.network
-    bare = eqx.tree_at(lambda n: n.c, network, jnp.zeros_like(network.c))
-    start = trial.with_network(bare)
+    start = trial.with_network(Constant(0.0))
     points, _ = measure.sample(key, max(count, _POINTS))
     r, slopes = jax.vmap(jax.value_and_grad(start.residual))(points)
     spread = jnp.std(r)

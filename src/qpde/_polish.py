@@ -106,8 +106,9 @@ def _sample(solution: Solution, count: int) -> tuple[np.ndarray, np.ndarray]:
     if domain.dim == 1:
         return place(domain, count)
     key = jr.fold_in(jr.key(solution.seed, impl="threefry2x32"), 0x901151)
-    points, weights = _draw(solution.measure, key, count)
-    return np.asarray(points), np.asarray(weights) / count
+    # As many as for the judgement where that will do: one program draws both.
+    points, weights = _draw(solution.measure, key, max(count, _FRESH))
+    return np.asarray(points)[:count], np.asarray(weights)[:count] / count
 
 
 @eqx.filter_jit

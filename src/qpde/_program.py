@@ -93,8 +93,12 @@ def roughness(
     """
     with jax.enable_x64(True):
         program = jax.make_jaxpr(function)(*(jnp.asarray(a) for a in arguments))
-    spans = None if bounds is None else bounds(program)
-    return _walk(program.jaxpr, [{i: SMOOTH} for i in range(len(arguments))], spans)
+    inputs = [{i: SMOOTH} for i in range(len(arguments))]
+    found = _walk(program.jaxpr, inputs)
+    # Bounds cost a walk through the numbers, and can only make things smoother.
+    if bounds is None or all(level == SMOOTH for levels in found for level in levels.values()):
+        return found
+    return _walk(program.jaxpr, inputs, bounds(program))
 
 
 def _walk(
