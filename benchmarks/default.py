@@ -112,7 +112,12 @@ _RULES: dict[str, Callable[[], Any]] = {
 _COMPARED: dict[str, Callable[[], qpde.Problem]] = {
     "survival, d = 20": lambda: zoo.survival(20),
     "control bell, d = 10": lambda: zoo.control_bell(10),
-    **{name: unseen.PROBLEMS[name] for name in ("waves_5", "waves_20", "squared_gradient")},
+    "exponential ball, d = 50": lambda: zoo.exponential_ball(50),
+    "American put": zoo.american_put,
+    **{
+        name: unseen.PROBLEMS[name]
+        for name in ("waves_5", "waves_20", "stretched", "squared_gradient", "stiff")
+    },
 }
 
 
@@ -121,7 +126,7 @@ def rules() -> list[dict[str, Any]]:
     rows = []
     for name, build in _COMPARED.items():
         problem = build()
-        row: dict[str, Any] = {"problem": problem.name if "," not in name else name}
+        row: dict[str, Any] = {"problem": problem.name if name in unseen.PROBLEMS else name}
         for rule, make in _RULES.items():
             errors = []
             for seed in range(2):
@@ -259,6 +264,7 @@ _SECTIONS: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
 
 def main(only: str | None, out: Path) -> None:
     """Run the parts, write the results, print the page."""
+    out.mkdir(parents=True, exist_ok=True)
     path = out / "default.json"
     result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     result |= {"date": today(), "machine": machine()}

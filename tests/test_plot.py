@@ -1,5 +1,7 @@
 """Figures show the numbers they claim to show."""
 
+import dataclasses
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -23,7 +25,7 @@ from qpde import (
     zoo,
 )
 from qpde._network import as_network_field, cast
-from qpde._solution import History, Score
+from qpde._solution import History, Score, Stage
 from qpde._trial import Trial
 
 PANELS = {"exact": "exact $u$", "computed": "computed $Q$", "error": "error $Q - u$"}
@@ -99,6 +101,21 @@ def test_history_shows_the_losses(line):
     np.testing.assert_array_equal(loss, line.history.held_out)
     assert ax.get_yscale() == "log"
     assert ax.get_title() == "survival, d = 1, q-learning"
+
+
+def test_history_of_stages_is_drawn_against_seconds(line):
+    stages = (
+        Stage("q-learning", 90, 1.0, 0.0, True),
+        Stage("gauss-newton", 10, 2.0, 0.0, True),
+        Stage("output layer", 0, 0.5, 0.0, False),
+    )
+    ax = plot.history(dataclasses.replace(line, stages=stages))
+    seconds = drawn(ax, "minibatch")[0]
+    np.testing.assert_allclose(seconds[[0, 45, 90, 95]], [0.0, 0.5, 1.0, 2.0])
+    np.testing.assert_allclose(drawn(ax, "held-out points")[0], [0.0, 3.0])
+    assert [text.get_text() for text in ax.texts] == ["q-learning", "gauss-newton"]
+    assert [text.xy[0] for text in ax.texts] == [0.0, 1.0]
+    assert "(s)" in ax.get_xlabel()
 
 
 def test_profile_on_the_line_shows_values_and_error(line):

@@ -39,16 +39,38 @@ _CHUNK = 1_024
 def history(solution: Solution, ax: Any = None) -> Any:
     """The loss during training: every minibatch, and the held-out points.
 
-    >>> ax = history(solution)
+        >>> ax = history(solution)
+
+    Against steps; a run of several stages, whose steps differ, against seconds.
     """
     ax = new_axes(ax)
     past = solution.history
-    many = len(past.loss) > 5_000
-    ax.plot(past.loss, color=QUIET, lw=0.6, label="minibatch", rasterized=many)
+    many, staged = len(past.loss) > 5_000, len(solution.stages) > 1
+    steps, checks = np.arange(len(past.loss)), past.checked_step
+    if staged:
+        steps, checks = _seconds(solution, steps), _seconds(solution, checks)
+    ax.plot(steps, past.loss, color=QUIET, lw=0.6, label="minibatch", rasterized=many)
     style = {"color": COMPUTED, "marker": "" if many else "o", "ms": 3}
-    ax.plot(past.checked_step, past.held_out, label="held-out points" + _extra(solution), **style)
-    ax.set(xlabel="step", ylabel=r"mean of $(\mathcal{L} Q)^2$", yscale="log")
+    ax.plot(checks, past.held_out, label="held-out points" + _extra(solution), **style)
+    label = "training time (s)" if staged else "step"
+    ax.set(xlabel=label, ylabel=r"mean of $(\mathcal{L} Q)^2$", yscale="log")
+    start = 0.0
+    for stage in solution.stages if staged else ():
+        if stage.steps:
+            ax.axvline(start, color=QUIET, lw=0.8, ls=":")
+            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            ax.annotate(stage.name, (start, 0.02), xytext=(3, 0), color=QUIET, **place)
+        start += stage.seconds
     return finish(ax, _title(solution))
+
+
+def _seconds(solution: Solution, steps: np.ndarray) -> np.ndarray:
+    """The seconds of training after so many steps, those of a stage all taken to be as long."""
+    stages = [stage for stage in solution.stages if stage.steps]
+    if not stages:
+        return steps * solution.seconds / max(solution.steps, 1)
+    ends = np.cumsum([0, *(stage.steps for stage in stages)])
+    return np.interp(steps, ends, np.cumsum([0.0, *(stage.seconds for stage in stages)]))
 
 
 def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = False) -> Any:
@@ -65,9 +87,9 @@ def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = Fa
     for i, solution in enumerate(solutions):
         seed = f", seed {solution.seed}" if rules.count(solution.rule) > 1 else ""
         label = solution.rule + seed + _extra(solution)
-        each = solution.seconds / max(solution.steps, 1) if seconds else 1
         style = {"color": CYCLE[i % len(CYCLE)], "ls": ("-", "--", "-.", ":")[i % 4]}
-        x, y = solution.history.checked_step * each, solution.history.held_out
+        x, y = solution.history.checked_step, solution.history.held_out
+        x = _seconds(solution, x) if seconds else x
         ax.plot(x, y, lw=1.5, label=label, **style)
     label = "training time (s)" if seconds else "step"
     ax.set(xlabel=label, ylabel=r"held-out mean of $(\mathcal{L} Q)^2$", yscale="log")

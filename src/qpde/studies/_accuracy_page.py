@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._style import COMPUTED, CYCLE, EXACT, new_figure
-from .accuracy import ALONE, Row, families
+from .._train import Plan
+from .accuracy import ALONE, ALONE_BUDGET, Row, families
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -20,7 +21,8 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         f"`qpde bench accuracy` on {result['date']}: {here['processor']}, {here['cores']} cores, Python "
         f"{here['python']}; {words}. The default of `qpde.solve`, without tuning, medians over seeds. "
-        "Seconds are those of training and compiling, on a machine that others share.",
+        "Seconds are those of training and compiling, on a machine that others share. Q-learning and deep "
+        f"Galerkin alone: {Plan.steps:,} steps, at most {ALONE_BUDGET:g} s.",
         "",
         f"Families with all targets met, among what was run: **{sum(met.values())} of {len(met)}** "
         f"({', '.join(name for name, yes in met.items() if yes) or 'none'}).",

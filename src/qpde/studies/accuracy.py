@@ -29,7 +29,7 @@ from ._machine import machine, today, versions
 
 BUDGETS = (10.0, 60.0, 300.0)
 ALONE = {"q-learning": QLearning, "deep-galerkin": DeepGalerkin}
-_ALONE_BUDGET = 60.0
+ALONE_BUDGET = 60.0
 # Points of the error, fewer where they would fill the memory.
 _POINTS, _NUMBERS = 20_000, 1e8
 _PACKAGES = ("qpde", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy")
@@ -100,7 +100,7 @@ def study(
                 note(f"{target.problem} d={target.dim}, default, seed {seed}")
                 add(_default(target, problem, budgets, seed))
         for name, rule in ALONE.items() if alone else ():
-            if (*here, name, _ALONE_BUDGET, 0) not in have and target.dim <= 1_000:
+            if (*here, name, ALONE_BUDGET, 0) not in have and target.dim <= 1_000:
                 note(f"{target.problem} d={target.dim}, {name}")
                 add([_single(target, problem, name, rule())])
         if peers and here in _rivals.PROBLEMS and (*here, "deepxde", None, 0) not in have:
@@ -142,8 +142,8 @@ def _default(target: Target, problem: Problem, budgets: Sequence[float], seed: i
 
 
 def _single(target: Target, problem: Problem, name: str, rule: AbstractRule) -> Row:
-    solution = solve(problem, rule=rule, budget=_ALONE_BUDGET, **_QUIET)
-    return _scored(target, name, _ALONE_BUDGET, 0, solution)
+    solution = solve(problem, rule=rule, budget=ALONE_BUDGET, **_QUIET)
+    return _scored(target, name, ALONE_BUDGET, 0, solution)
 
 
 def _scored(target: Target, method: str, budget: float, seed: int, solution: Solution) -> Row:
