@@ -56,7 +56,7 @@ class Stage:
     def __str__(self) -> str:
         done = "solved for" if self.kept else "left as it was"
         if self.steps:
-            done = f"{self.steps:,} steps"
+            done = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
         return f"{self.name}: {done}, {self.seconds:.1f} s"
 
 
