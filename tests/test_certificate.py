@@ -184,6 +184,11 @@ def test_a_conditional_constant_states_its_range():
 def test_a_constant_of_ones_own(survival):
     known = monotonicity(survival.problem, potential=0.2)
     assert certify(survival, constant=known).bound == pytest.approx(certify(survival).bound)
+    other = monotonicity(
+        survival.problem, measure=qpde.Radial(survival.problem.domain, 5.0), potential=0.2
+    )
+    with pytest.raises(ValueError, match="belongs to the law Radial"):
+        certify(survival, constant=other)
 
 
 @pytest.mark.parametrize(

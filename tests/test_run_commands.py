@@ -40,6 +40,24 @@ def test_certify_prints_two_lines_and_keeps_its_result(run):
     assert kept["l2"]["monotonicity"]["kind"] == "proved"
 
 
+def test_certify_with_what_is_known(run):
+    solution = qpde.load(run)
+    known = qpde.monotonicity(solution.problem, ellipticity=0.25, potential=0.1)
+    found = json.loads(
+        command("certify", run, "--ellipticity", "0.25", "--potential", "0.1", "--json")
+    )
+    assert found["bound"] == qpde.certify(solution, constant=known).bound
+    assert known.constant < qpde.monotonicity(solution.problem).constant
+    # This equation is linear: every range of values gives the same constant.
+    found = json.loads(command("certify", run, "--value-range", "-1,2", "--json"))
+    assert found["bound"] == qpde.certify(solution).bound
+    for wrong, message in (("1", "two numbers"), ("2,1", "low < high"), ("a,b", "two numbers")):
+        with pytest.raises(ValueError, match=message):
+            command("certify", run, "--value-range", wrong)
+    with pytest.raises(ValueError, match="has no constant"):
+        command("certify", run, "--norm", "sup", "--potential", "0.1")
+
+
 def test_certify_needs_a_run_folder(tmp_path):
     with pytest.raises(ValueError, match="is not a run folder"):
         command("certify", tmp_path / "nothing")

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -153,6 +154,11 @@ def _l2(
         constant, more = _find_constant(solution)
         guessed = bool(more)
         assumptions += more
+    elif constant.measure is not None and not eqx.tree_equal(constant.measure, solution.measure):
+        raise ValueError(
+            f"The constant belongs to the law {constant.measure!r}, the solution was trained under "
+            f"{solution.measure!r}. Give monotonicity(problem, measure=solution.measure)."
+        )
     elif constant.value_range is not None:
         low, high = constant.value_range
         assumptions.append(f"u and Q take values from {low:.4g} to {high:.4g}, as you say")

@@ -100,26 +100,66 @@ def certify(
     heuristic: Annotated[
         bool, typer.Option("--heuristic", help="Without a proof give an estimate.")
     ] = False,
+    values: Annotated[
+        str | None,
+        typer.Option(
+            "--value-range",
+            metavar="LOW,HIGH",
+            help="Values between which u lies, if you know them.",
+        ),
+    ] = None,
+    ellipticity: Annotated[
+        float | None, typer.Option(help="A lower bound that you know for the diffusion.")
+    ] = None,
+    potential: Annotated[
+        float | None,
+        typer.Option(help="A lower bound that you know for c + (div b - div div A)/2."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """A bound for the error of a run.
 
-    It is printed, and written to certificate.json in the run folder.
+    It is printed, and written to certificate.json in the run folder. What you know of the equation
+    (--value-range, --ellipticity, --potential) goes into the constant of the L2 bound.
 
     \b
     Examples:
       qpde certify runs/demo
       qpde certify runs/demo --norm sup --json
+      qpde certify runs/mine --value-range 0,1.5
     """
     from ._certificate import certify
+    from ._monotonicity import monotonicity
     from ._store import load, write_certificate
 
     if not run.is_dir():
         raise ValueError(f"{run} is not a run folder.")
     options: dict[str, Any] = {"norm": norm, "confidence": confidence}
-    found = certify(load(run), **options, rigorous=rigorous, heuristic=heuristic)
+    solution = load(run)
+    known = {"value_range": _pair(values), "ellipticity": ellipticity, "potential": potential}
+    if any(number is not None for number in known.values()):
+        if norm == "sup":
+            raise ValueError(
+                "The sup bound has no constant: leave out what you know, or --norm sup."
+            )
+        constant = monotonicity(solution.problem, measure=solution.measure, **known)
+        options["constant"] = constant
+    found = certify(solution, **options, rigorous=rigorous, heuristic=heuristic)
     write_certificate(run, found.summary())
     print(json.dumps(found.summary()) if as_json else found)
+
+
+def _pair(text: str | None) -> tuple[float, float] | None:
+    """Two numbers with a comma between."""
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"--value-range takes two numbers with a comma between, got {text!r}."
+        ) from None
+    return low, high
 
 
 def explain(

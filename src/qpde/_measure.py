@@ -31,6 +31,9 @@ class AbstractMeasure(eqx.Module):
     def sample(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         """`n` points and their weights."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.domain!r})"
+
 
 class Uniform(AbstractMeasure):
     """The uniform law on the domain."""
@@ -64,6 +67,9 @@ class Radial(AbstractMeasure):
                 f"k < 2 it is not. k = {ball.dim} is the uniform law."
             )
         self.domain, self.k = ball, np.asarray(k, np.float64)
+
+    def __repr__(self) -> str:
+        return f"Radial({self.domain!r}, k={self.k:g})"
 
     def sample(self, key: PRNGKeyArray, n: int) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         unit = unit_ball(key, n, self.domain.dim, self.k)

@@ -59,6 +59,7 @@ class Monotonicity:
     value_range: tuple[float, float] | None = None
     witness: Witness | None = None
     reason: str = ""
+    measure: AbstractMeasure | None = None  # the law of the inner product, where it was computed
 
     @property
     def proved(self) -> bool:
@@ -117,18 +118,10 @@ def monotonicity(
         if number is not None and not np.isfinite(number):
             raise ValueError(f"{name} must be a finite number, got {number!r}.")
     try:
-        operator = Operator.of(problem)
-        if operator.structure is Structure.NONLINEAR:
-            return Monotonicity(
-                None,
-                "unknown",
-                structure=operator.structure,
-                reason="The equation is nonlinear in derivatives of u, or not continuous in u; no "
-                "constant is known for such.",
-            )
-        return _constant(operator, measure, value_range, given)
+        found = _constant(Operator.of(problem), measure, value_range, given)
     except Unbounded as error:
-        return Monotonicity(None, "unknown", reason=str(error))
+        found = Monotonicity(None, "unknown", reason=str(error))
+    return dataclasses.replace(found, measure=measure)
 
 
 def _constant(
@@ -137,6 +130,14 @@ def _constant(
     value_range: tuple[float, float] | None,
     given: dict[str, float | None],
 ) -> Monotonicity:
+    if operator.structure is Structure.NONLINEAR:
+        return Monotonicity(
+            None,
+            "unknown",
+            structure=operator.structure,
+            reason="The equation is nonlinear in derivatives of u, or not continuous in u; no "
+            "constant is known for such.",
+        )
     semilinear = operator.structure is Structure.SEMILINEAR
     values = None if not semilinear else value_range or (-np.inf, np.inf)
     number = given["ellipticity"]
