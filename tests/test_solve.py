@@ -1,11 +1,14 @@
 """The default of `solve`: its stages, what it reaches, how it ends."""
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import qpde
 from qpde import zoo
+from qpde._polish import soon_polished
 from qpde._solve import plan_solve
 from qpde._train import _settled
 
@@ -61,6 +64,39 @@ def test_same_seed_same_bits_also_after_a_stop_and_from_a_file(solved, easy, sma
     again = qpde.load(tmp_path / "s.safetensors")
     np.testing.assert_array_equal(again(x), solved(x))
     assert again.stages == solved.stages
+
+
+class Waves(eqx.Module):
+    """A network that the package does not know."""
+
+    w: jax.Array
+    b: jax.Array
+    c: jax.Array
+
+    def __call__(self, x):
+        return jnp.dot(self.c, jnp.tanh(self.w @ x + self.b))
+
+
+def test_a_network_of_ones_own_has_no_known_output_layer():
+    rng = np.random.default_rng(0)
+    network = Waves(*(jnp.asarray(rng.normal(size=s), "float32") for s in ((8, 1), 8, 8)))
+    solution = qpde.solve(zoo.survival(1), network=network, budget=1e4, **QUIET)
+    assert [stage.name for stage in solution.stages] == ["q-learning", "gauss-newton"]
+    assert solution.score.skill < 0.01
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (lambda: zoo.survival(20), True),
+        (lambda: zoo.survival(1_600), False),  # a slope for every coordinate: too many to be quick
+        (lambda: zoo.semilinear(2), False),
+    ],
+)
+def test_where_the_output_layer_is_solved_for(problem, expected):
+    network = qpde.Shallow(4, polynomial=True)
+    start = qpde.solve(problem(), network=network, rule=qpde.QLearning(), steps=0, **QUIET)
+    assert soon_polished(start) is expected
 
 
 def test_a_budget_ends_it_at_the_next_look(easy, small):

@@ -29,6 +29,18 @@ _METHODS = ("least-squares", "galerkin")
 # Singular values below this share of the largest count as zero; columns are scaled to length one.
 _ROUNDING = 1e-14
 _CHUNK, _FRESH = 1_024, 8_192
+# Coefficients up to which the decomposition takes seconds; beyond, only who asks for it gets it.
+_QUICK = 1_500
+
+
+def soon_polished(solution: Solution) -> bool:
+    """Whether `polish` knows what to do, and does it in seconds."""
+    network = solution.trial.network
+    if not isinstance(network, ShallowField | DeepField):
+        return False
+    if sum(leaf.size for leaf in jax.tree.leaves(_output_layer(network))) > _QUICK:
+        return False
+    return Operator.of(solution.problem).structure is Structure.LINEAR
 
 
 def polish(
@@ -91,12 +103,14 @@ def _solved(
     test = test / np.maximum(np.linalg.norm(test, axis=0), 1e-300)
     if method == "galerkin":
         matrix = test.T @ matrix
+    left, sizes, right = np.linalg.svd(matrix / scale, full_matrices=False)
+    kept = sizes > _ROUNDING * sizes[0]
+    left, right = left[:, kept] / sizes[kept], right[kept]
     found = np.zeros(flat.size)
     for _ in range(3):
         residual = roots[:, 0] * _rows(_with(trial, jnp.asarray(found)), points)[0]
-        right = residual if method == "least-squares" else test.T @ residual
-        change = np.linalg.lstsq(matrix / scale, -right, rcond=_ROUNDING)[0]
-        found = found + change / scale
+        goal = residual if method == "least-squares" else test.T @ residual
+        found = found - ((goal @ left) @ right) / scale
     return found
 
 
@@ -116,29 +130,28 @@ def _draw(measure: Any, key: Any, count: int) -> tuple[Array, Array]:
     return measure.sample(key, count)
 
 
-def _split(trial: Trial) -> tuple[Array, Any, Any]:
-    """The output coefficients as one vector, how to unravel it, and where they belong."""
+def _output_layer(network: Any) -> tuple[Any, ...]:
+    if isinstance(network, DeepField):
+        return network.weights[-1], network.biases[-1]
+    p = network.polynomial
+    return (network.c,) if p is None else (network.c, p.constant, p.slope, p.curvature)
+
+
+def _split(trial: Trial) -> tuple[Array, Any]:
+    """The output coefficients as one vector, and how to unravel it."""
     network: Any = trial.network
-
-    def where(network: Any) -> Any:
-        if isinstance(network, DeepField):
-            return network.weights[-1], network.biases[-1]
-        p = network.polynomial
-        return (network.c,) if p is None else (network.c, p.constant, p.slope, p.curvature)
-
     if not isinstance(network, ShallowField | DeepField):
         raise ValueError(
             "polish knows the output layer of Shallow and MLP networks only, got "
             f"{type(getattr(network, 'function', network)).__name__}."
         )
-    flat, unravel = jax.flatten_util.ravel_pytree(where(network))
-    return flat, unravel, where
+    return jax.flatten_util.ravel_pytree(_output_layer(network))
 
 
 def _with(trial: Trial, flat: Array) -> Trial:
     """The trial function with other output coefficients."""
-    _, unravel, where = _split(trial)
-    return trial.with_network(eqx.tree_at(where, trial.network, unravel(flat)))
+    unravel = _split(trial)[1]
+    return trial.with_network(eqx.tree_at(_output_layer, trial.network, unravel(flat)))
 
 
 @eqx.filter_jit

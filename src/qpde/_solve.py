@@ -16,8 +16,7 @@ import numpy as np
 
 from ._measure import AbstractMeasure
 from ._network import Shallow
-from ._operator import Operator, Structure
-from ._polish import polish
+from ._polish import polish, soon_polished
 from ._problem import Problem
 from ._rule import AbstractRule, QLearning
 from ._second_order import GaussNewton
@@ -180,17 +179,13 @@ def _follow(
     last = done[-1]
     stages = [_stage(solution) for solution in done]
     ended = last.status in (Status.FINISHED, Status.SETTLED, Status.BUDGET)
-    if ended and len(done) == len(plans) and _linear(last.problem):
+    if ended and len(done) == len(plans) and soon_polished(last):
         began = time.perf_counter()
         better = polish(last)
         seconds = time.perf_counter() - began
         stages.append(Stage("output layer", 0, seconds, 0.0, better is not last))
         last = better
     return _joined(done, last, tuple(stages))
-
-
-def _linear(problem: Problem) -> bool:
-    return Operator.of(problem).structure is Structure.LINEAR
 
 
 def _stage(solution: Solution) -> Stage:

@@ -22,7 +22,9 @@ def markdown(result: dict[str, Any]) -> str:
         f"`qpde bench accuracy` on {result['date']}: {here['processor']}, {here['cores']} cores, Python "
         f"{here['python']}; {words}. The default of `qpde.solve`, without tuning, medians over seeds. "
         "Seconds are those of training and compiling, on a machine that others share. Q-learning and deep "
-        f"Galerkin alone: {Plan.steps:,} steps, at most {ALONE_BUDGET:g} s.",
+        f"Galerkin alone: {Plan.steps:,} steps, at most {ALONE_BUDGET:g} s. Errors are relative "
+        "L2 over uniform points; for two_body over points of uniform radius, and points of radius sqrt(U) "
+        "train it; for american_put the largest error.",
         "",
         f"Families with all targets met, among what was run: **{sum(met.values())} of {len(met)}** "
         f"({', '.join(name for name, yes in met.items() if yes) or 'none'}).",

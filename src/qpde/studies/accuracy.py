@@ -19,7 +19,9 @@ import numpy as np
 
 from .. import zoo
 from .._form import fresh
+from .._measure import AbstractMeasure, Radial
 from .._problem import Problem
+from .._round import Ball
 from .._rule import AbstractRule, DeepGalerkin, QLearning
 from .._solution import Solution
 from .._solve import solve
@@ -134,7 +136,8 @@ def _default(target: Target, problem: Problem, budgets: Sequence[float], seed: i
         for budget in budgets:
             # A run that ended by itself ends so with every larger budget.
             if solution is None or solution.status.label == "budget":
-                solution = solve(problem, budget=budget, seed=seed, checkpoint=folder, **_QUIET)
+                options = {"measure": _law(target, problem), "seed": seed, "checkpoint": folder}
+                solution = solve(problem, budget=budget, **options, **_QUIET)
                 compiling += solution.compile_seconds  # what the last call compiled is still there
             row = _scored(target, "default", budget, seed, solution)
             rows.append(dataclasses.replace(row, compile_seconds=compiling))
@@ -142,7 +145,8 @@ def _default(target: Target, problem: Problem, budgets: Sequence[float], seed: i
 
 
 def _single(target: Target, problem: Problem, name: str, rule: AbstractRule) -> Row:
-    solution = solve(problem, rule=rule, budget=ALONE_BUDGET, **_QUIET)
+    law = _law(target, problem)
+    solution = solve(problem, rule=rule, budget=ALONE_BUDGET, measure=law, **_QUIET)
     return _scored(target, name, ALONE_BUDGET, 0, solution)
 
 
@@ -166,12 +170,24 @@ def _scored(target: Target, method: str, budget: float, seed: int, solution: Sol
     )
 
 
+def _law(target: Target, problem: Problem) -> AbstractMeasure | None:
+    """The law of training: where errors count radii of (0, 1) alike, the nearest one that is monotone."""
+    if not _radial(target):
+        return None
+    assert isinstance(problem.domain, Ball)
+    return Radial(problem.domain, 2.0)
+
+
+def _radial(target: Target) -> bool:
+    return "radius uniform" in target.metric
+
+
 def _test_points(target: Target, problem: Problem) -> np.ndarray:
     """The points at which errors are taken: uniform, or of uniform radius where the target says so."""
     count = int(np.clip(_NUMBERS / target.dim, 1_000, _POINTS))
     with jax.enable_x64(True):
         points = np.array(problem.domain.sample(jr.key(123), count))
-    if "radius uniform" in target.metric:
+    if _radial(target):
         radius = np.random.default_rng(123).uniform(0.0, 1.0, (count, 1))
         points *= radius / np.linalg.norm(points, axis=1, keepdims=True)
     return points
