@@ -411,9 +411,11 @@ def test_a_walk_that_does_not_end_is_an_error(survival, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("problem", "walks"), [(zoo.survival(10), 400), (zoo.survival(20), 200), (zoo.drift(10), 400)]
+    ("build", "dim", "walks"),
+    [(zoo.survival, 10, 400), (zoo.survival, 20, 200), (zoo.drift, 10, 400)],
 )
-def test_coverage(problem, walks):
+def test_coverage(build, dim, walks):
+    problem = build(dim)
     solution = qpde.solve(problem, steps=3_000, progress=False)
     with jax.enable_x64(True):
         points = np.asarray(problem.domain.sample(jr.key(5), 200))
