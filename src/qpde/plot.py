@@ -15,7 +15,7 @@ import numpy as np
 from ._domain import AbstractDomain, Interval, as_point, short
 from ._estimate import Estimate
 from ._round import Annulus, Ball
-from ._solution import Solution
+from ._solution import Solution, Stage
 from ._style import (
     COMPUTED,
     CYCLE,
@@ -54,19 +54,22 @@ def history(solution: Solution, ax: Any = None) -> Any:
     ax.plot(checks, past.held_out, label="held-out points" + _extra(solution), **style)
     label = "training time (s)" if staged else "step"
     ax.set(xlabel=label, ylabel=r"mean of $(\mathcal{L} Q)^2$", yscale="log")
-    start = 0.0
-    for stage in solution.stages if staged else ():
-        if stage.steps:
-            ax.axvline(start, color=QUIET, lw=0.8, ls=":")
-            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            ax.annotate(stage.name, (start, 0.02), xytext=(3, 0), color=QUIET, **place)
+    start, place = 0.0, {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    for stage in _stepping(solution) if staged else ():
+        ax.axvline(start, color=QUIET, lw=0.8, ls=":")
+        ax.annotate(stage.name, (start, 0.02), xytext=(3, 0), color=QUIET, **place)
         start += stage.seconds
     return finish(ax, _title(solution))
 
 
+def _stepping(solution: Solution) -> list[Stage]:
+    """The stages that took steps; the solve for the output layer takes none."""
+    return [stage for stage in solution.stages if stage.steps]
+
+
 def _seconds(solution: Solution, steps: np.ndarray) -> np.ndarray:
     """The seconds of training after so many steps, those of a stage all taken to be as long."""
-    stages = [stage for stage in solution.stages if stage.steps]
+    stages = _stepping(solution)
     if not stages:
         return steps * solution.seconds / max(solution.steps, 1)
     ends = np.cumsum([0, *(stage.steps for stage in stages)])
