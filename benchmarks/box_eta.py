@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import qpde
-from qpde._eta import Faces
-from qpde._field import AbstractField
-from qpde._form import Identity
+from qpde._domain.eta import Faces
+from qpde._field.base import AbstractField
+from qpde._field.form import Identity
 
 POINTS = 20_000
 

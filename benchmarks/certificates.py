@@ -38,7 +38,7 @@ def errors(name: str, dim: int, seeds: int) -> dict[str, Any]:
     for seed in range(seeds):
         steps = STEPS[seed % len(STEPS)]
         solution = qpde.solve(problem, steps=steps, seed=seed, progress=False)
-        found = qpde.certify(solution, constant=constant)
+        found = qpde.certify(solution, monotonicity=constant)
         relative = solution.score.relative_l2_error
         assert relative is not None  # every problem here has an exact solution
         row = {"seed": seed, "steps": steps, "error": relative * size, "relative_error": relative}

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import qpde
-from qpde._field import Autodiff
-from qpde._jet import Jet
+from qpde._field.base import Autodiff
+from qpde._field.jet import Jet
 
 Function = Callable[[Any], Any]
 

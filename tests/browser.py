@@ -23,6 +23,7 @@ class Browser:
         flags += ["--disable-background-networking", "--disable-component-update"]
         flags += ["--disable-sync", "--disable-quic", "--remote-debugging-port=0"]
         flags += [f"--user-data-dir={profile}", "--remote-allow-origins=*"]
+        assert CHROMIUM is not None
         self._process = subprocess.Popen(
             [CHROMIUM, *flags, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

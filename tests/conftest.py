@@ -1,25 +1,94 @@
-"""Shapes are checked at run time and implicit rank promotion raises, in tests only.
+"""What all tests share: a quick compiler, a cache of its programs, checked shapes, solutions made once.
 
-Compiled programs are kept in `.pytest_cache/jax`: most of the suite's time is compilation, and the processes
-that run it share much of it.
+Most of the suite's time is compilation. Tests therefore choose how thoroughly programs are compiled, and keep
+them in `.pytest_cache/jax` for the other worker, for the commands that tests start and for the next run.
+`XLA_FLAGS= pytest` runs with the compiler that users have, as `make test-slow` does.
 """
 
+import fcntl
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import jax
-import pytest
-from jaxtyping import install_import_hook
+KEPT = Path(__file__).parents[1] / ".pytest_cache"
+# Read by XLA, OpenBLAS and JAX when they start; commands in processes of their own inherit it.
+ENVIRONMENT = {
+    # The older way to write loops: as fast, and half the time to compile (measured on JAX 0.10.2).
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false",
+    # Workers share the cores: threads that factorise a small matrix wait for each other, up to ten
+    # times as long as one thread takes.
+    "OPENBLAS_NUM_THREADS": "1",
+    # JAX's own cache, not ours: an entry outlives changes of the source that do not touch its program.
+    "JAX_COMPILATION_CACHE_DIR": str(KEPT / "jax"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "QPDE_CACHE": "off",
+    "XDG_STATE_HOME": str(KEPT / "state"),
+}
+for name, value in ENVIRONMENT.items():
+    os.environ.setdefault(name, value)
 
+import jax  # noqa: E402
+import pytest  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
+
+# Shapes are checked at run time and implicit rank promotion raises, in tests only.
 jax.config.update("jax_numpy_rank_promotion", "raise")
-hook = install_import_hook("qpde", "beartype.beartype")
-import qpde  # noqa: E402
+with install_import_hook("qpde", "beartype.beartype"):
+    import qpde
+    from qpde._problem import score
+    from qpde._solve import sizes, spot, verdict
 
-hook.uninstall()
-qpde.cache_compilations(Path(__file__).parents[1] / ".pytest_cache" / "jax")
+QUICK = os.environ["XLA_FLAGS"] != ""
+if QUICK:
+    score._POINTS = 20_000  # of 100,000: the noise of a score is still below 1 %
+    # Every solve ends with a verdict. Walks and certificates are for the tests that ask for `thorough`.
+    sizes._POINTS, spot._WALKS, verdict._CERTIFIED = 256, 0, 0
+
+SMALL: dict[str, Any] = {"network": qpde.Shallow(16), "batch": 128, "steps": 300, "progress": False}
+# Solutions that several files look at.
+SOLVED: dict[str, Callable[[], qpde.Solution]] = {
+    "ball": lambda: qpde.solve(qpde.zoo.survival(3), **SMALL),
+    "ball in float64": lambda: qpde.solve(qpde.zoo.survival(3), precision="float64", **SMALL),
+}
+
+
+@pytest.fixture(scope="session")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], qpde.Solution]:
+    """Solutions by name, each solved by the first worker that asks and read from its file by the others."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # which the workers of a run share
+
+    def get(name: str) -> qpde.Solution:
+        file = base / f"{name}.safetensors"
+        with file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not file.exists():
+                qpde.save(SOLVED[name](), file)
+        return qpde.load(file)
+
+    return get
+
+
+@pytest.fixture
+def thorough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts with everything that users get: walks and certificates."""
+    monkeypatch.setattr(sizes, "_POINTS", 2_048)
+    monkeypatch.setattr(spot, "_WALKS", 8)
+    monkeypatch.setattr(verdict, "_CERTIFIED", 200)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_programs():
-    """Programs of a file are dropped after it: kept, they fill gigabytes. The disk has them."""
+def _programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs of a file, and of commands that it starts, are compiled quickly unless it `trains`.
+
+    They are dropped after it: kept, they would fill gigabytes. The disk has them.
+    """
+    trains = request.node.get_closest_marker("trains") is not None
+    quick = QUICK and not trains
+    jax.config.update("jax_disable_most_optimizations", quick)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(quick)
     yield
     jax.clear_caches()

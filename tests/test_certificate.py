@@ -1,6 +1,7 @@
 """Certificates: never below the true error, growing with it, refused where they would mean nothing."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,12 +11,15 @@ import pytest
 
 import qpde
 from qpde import zoo
-from qpde._certificate import certify
-from qpde._monotonicity import monotonicity
+from qpde._monotone.monotonicity import monotonicity
+from qpde._trust.certify import certify
+
+pytestmark = pytest.mark.trains
 
 
 def trained(problem, steps=300, **options):
-    return qpde.solve(problem, steps=steps, progress=False, **options)
+    small = {"network": qpde.Shallow(64), "batch": 500, "progress": False}
+    return qpde.solve(problem, steps=steps, **(small | options))
 
 
 def true_error(solution):
@@ -34,7 +38,9 @@ def survival():
 def test_the_bound_holds_and_is_not_far_off(survival):
     bound, (error, _) = certify(survival), true_error(survival)
     assert error <= bound.bound <= 6 * error
-    assert (bound.kind, bound.confidence, bound.sample_size) == ("statistical", 0.99, 102_400)
+    assert (bound.confidence, bound.sample_size) == (0.99, 102_400)
+    assert bound.kind == "statistical, assuming"  # no range of |L Q| is proved in ten dimensions
+    assert "nowhere above" in bound.assumptions[-1]
     relative = survival.score.relative_l2_error
     assert relative <= bound.relative_bound <= 7 * relative
 
@@ -43,11 +49,11 @@ def test_the_bound_holds_and_is_not_far_off(survival):
     ("build", "dim"),
     [
         (zoo.survival, 1),
-        (zoo.poisson_sine, 2),
+        pytest.param(zoo.poisson_sine, 2, marks=pytest.mark.slow),
         (zoo.ellipsoid, 3),
-        (zoo.annulus, 10),
+        pytest.param(zoo.annulus, 10, marks=pytest.mark.slow),
         (zoo.drift, 10),
-        (zoo.semilinear, 10),
+        pytest.param(zoo.semilinear, 10, marks=pytest.mark.slow),
     ],
 )
 def test_bounds_hold_on_the_zoo(build, dim):
@@ -55,7 +61,8 @@ def test_bounds_hold_on_the_zoo(build, dim):
     error, largest = true_error(solution)
     found = certify(solution)
     assert error <= found.bound
-    assert found.kind == "statistical"
+    assert found.kind in ("statistical", "statistical, assuming")
+    assert found.kind == "statistical" or dim > 1
     assert largest <= certify(solution, norm="sup").bound
 
 
@@ -83,7 +90,8 @@ def test_rigorous_bounds(dim):
     sampled, rigorous = certify(solution), certify(solution, rigorous=True)
     assert rigorous.kind == "rigorous"
     assert rigorous.confidence is None
-    assert 0.99 * sampled.bound <= rigorous.bound <= 10 * sampled.bound
+    # From 102,400 points, or from cells so small that their largest values are the values.
+    assert 0.9 * sampled.bound <= rigorous.bound <= 10 * sampled.bound
     assert error <= rigorous.bound
     sup = certify(solution, norm="sup", rigorous=True)
     assert sup.kind == "rigorous"
@@ -94,7 +102,7 @@ def test_rigorous_bounds(dim):
 def test_two_clear_lines(survival):
     first, second = repr(certify(survival)).splitlines()
     assert first.startswith("||Q - u|| in L2 <= ")
-    assert first.endswith("statistical, 99 % confidence")
+    assert first.endswith("statistical, 99 % confidence, under an assumption")
     assert "over the constant 28.99" in second
     assert "assumes: the boundary data extend to H2" in second
 
@@ -110,7 +118,9 @@ def test_without_a_constant_it_says_what_is_missing_and_offers_the_heuristic():
 
 def test_drift_that_destroys_monotonicity():
     problem = qpde.Problem(qpde.Ball(3), lambda x, u: 1 + u.generator(-20.0 * x, 1.0))
-    with pytest.raises(ValueError, match="a pair of functions refutes"):
+    with pytest.raises(
+        ValueError, match="a pair of functions violates at random points.*-> Draw points"
+    ):
         certify(trained(problem, 0))
 
 
@@ -129,17 +139,23 @@ def test_an_extension_that_is_not_in_h2_is_refused():
         qpde.Ball(3),
         lambda x, u: u.laplacian - u.value + 1,
         boundary=lambda x: jnp.maximum(1 - jnp.sum(x * x), 1e-30) ** 0.75,
+        blind_to_kinks=True,
     )
     with pytest.raises(ValueError, match=r"not in H2"):
         certify(trained(rough, 50))
+    # Without the keyword its boundary values are used alone, and they are zero.
+    assert qpde.Problem(rough.domain, rough.equation, rough.boundary.value).miss < 1e-10
     assert certify(trained(rough, 50), heuristic=True).kind == "heuristic"
 
 
 def test_kinks_that_the_residual_does_not_see_are_refused():
     """u = |x_1| on the circle: Q = |x_1| has no residual where it is differentiated, and is far off."""
-    kinked = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]))
+    kinked = qpde.Problem(
+        qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]), blind_to_kinks=True
+    )
     solution = trained(kinked, 0)
-    for options in ({}, {"norm": "sup"}, {"rigorous": True, "heuristic": True}):
+    ways: list[dict[str, Any]] = [{}, {"norm": "sup"}, {"rigorous": True, "heuristic": True}]
+    for options in ways:
         with pytest.raises(ValueError, match="may have kinks or jumps"):
             certify(solution, **options)
     assert certify(solution, heuristic=True).kind == "heuristic"
@@ -151,10 +167,10 @@ def test_kinks_that_the_residual_does_not_see_are_refused():
 
 
 def test_a_killing_rate_that_was_only_sampled_is_said():
-    """c = 1 + 3 x_1^2 in a loop, which interval arithmetic does not enter."""
+    """c = 1 + x_1^2 behind an operation that interval arithmetic does not know."""
 
     def hidden(x, u):
-        rate = jax.lax.fori_loop(0, 3, lambda i, s: s + x[0] ** 2, jnp.ones((), x.dtype))
+        rate = jax.lax.digamma(3.0 + 0.0 * x[0]) * 0.0 + 1.0 + x[0] ** 2
         return u.laplacian - rate * u.value + 1
 
     found = certify(trained(qpde.Problem(qpde.Ball(2), hidden), 50), norm="sup")
@@ -165,7 +181,7 @@ def test_no_killing_and_negative_killing():
     assert certify(trained(zoo.survival(3, discount=0.0), 200)).bound > 0
     growing = qpde.Problem(qpde.Ball(3), lambda x, u: u.laplacian + 2 * u.value + 1)
     solution = trained(growing, 100)
-    assert certify(solution).kind == "statistical"  # lambda_1 = pi^2 > 2
+    assert certify(solution).monotonicity.proved  # lambda_1 = pi^2 > 2
     with pytest.raises(ValueError, match="killing rate c >= 0"):
         certify(solution, norm="sup")
 
@@ -182,12 +198,12 @@ def test_a_conditional_constant_states_its_range():
 
 def test_a_constant_of_ones_own(survival):
     known = monotonicity(survival.problem, potential=0.2)
-    assert certify(survival, constant=known).bound == pytest.approx(certify(survival).bound)
+    assert certify(survival, monotonicity=known).bound == pytest.approx(certify(survival).bound)
     other = monotonicity(
         survival.problem, measure=qpde.Radial(survival.problem.domain, 5.0), potential=0.2
     )
     with pytest.raises(ValueError, match="belongs to the law Radial"):
-        certify(survival, constant=other)
+        certify(survival, monotonicity=other)
 
 
 @pytest.mark.parametrize(

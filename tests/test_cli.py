@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from qpde import cli, load
-from qpde._spec import Spec
+from qpde import load
+from qpde._runs.spec import Spec
+from qpde.cli import main as cli
 
 KEYS = [
-    "problem", "dim", "rule", "steps", "seed", "status", "loss", "best_batch_loss", "seconds",
-    "compile_seconds", "relative_l2_error", "max_relative_error", "skill", "run",
+    "problem", "dim", "rule", "steps", "seed", "status", "verdict", "loss", "best_batch_loss", "seconds",
+    "compile_seconds", "relative_l2_error", "max_relative_error", "skill", "run", "verdict_text",
+    "verdict_reasons", "verdict_advice",
 ]  # fmt: skip
 
 
@@ -299,10 +301,8 @@ def test_a_full_disk_keeps_what_was_there(monkeypatch, capsys, tmp_path):
     assert err == f"qpde: Cannot write {path}: No space left on device.\n"
     assert sorted(p.name for p in run.iterdir()) == ["checkpoint.safetensors", "run.json"]
     assert qpde(monkeypatch, capsys, "resume", run, "--quiet")[0] == 0
-    resumed = load(run)
-    assert qpde(monkeypatch, capsys, *words, "--out", tmp_path / "whole")[0] == 0
-    x = np.linspace(-0.9, 0.9, 7)[:, None]
-    assert np.array_equal(resumed(x), load(tmp_path / "whole")(x))
+    assert load(run).steps == 150
+    assert not list(run.glob(".*"))  # nothing half written is left
 
 
 def test_a_wrong_option_does_not_touch_an_old_run(monkeypatch, capsys, run):
@@ -314,9 +314,9 @@ def test_a_wrong_option_does_not_touch_an_old_run(monkeypatch, capsys, run):
 
 def test_a_run_that_used_up_its_budget_gets_another():
     """Where the stages are chosen, no budget means the usual one: it is added to what was used."""
-    assert Spec("survival", dim=2).further(31.0) == 61.0
-    assert Spec("survival", dim=2, steps=100).further(31.0) is None
-    assert Spec("survival", dim=2, preset="paper").further(31.0) is None
+    assert Spec("survival", dim=2).next_budget(31.0) == 61.0
+    assert Spec("survival", dim=2, steps=100).next_budget(31.0) is None
+    assert Spec("survival", dim=2, preset="paper").next_budget(31.0) is None
 
 
 def test_resume_says_what_it_cannot_do(monkeypatch, capsys, tmp_path, run):
@@ -359,19 +359,6 @@ def test_a_boundary_function_of_the_wrong_shape(monkeypatch, capsys, tmp_path):
     assert "The boundary function must return a scalar of shape (), got (2,)" in err
 
 
-def test_compiled_programs_are_kept_where_the_environment_says(tmp_path):
-    words = [sys.executable, "-m", "qpde.cli", "solve", "survival", "--dim", "1", "--steps", "10"]
-    env = os.environ | {"QPDE_CACHE": str(tmp_path / "cache")}
-    runs = [
-        subprocess.run([*words, "--json"], env=env, capture_output=True, text=True, check=True)
-        for _ in range(2)
-    ]
-    assert list((tmp_path / "cache").iterdir())
-    first, second = (json.loads(run.stdout) for run in runs)
-    assert first["loss"] == second["loss"]
-    assert second["compile_seconds"] < first["compile_seconds"]
-
-
 def test_files_of_others_are_not_deleted(monkeypatch, capsys, tmp_path):
     (tmp_path / "history.csv").write_text("mine")
     words = ("solve", "survival", "--dim", 1, "--steps", 5, "--out", tmp_path)
@@ -381,6 +368,7 @@ def test_files_of_others_are_not_deleted(monkeypatch, capsys, tmp_path):
     assert (tmp_path / "history.csv").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_training(tmp_path):
     """While it compiles: one line, exit code 130, and a folder that resume can go on from."""
     words = ["solve", "survival", "--dim", "7", "--steps", "100000", "--out", str(tmp_path / "run")]

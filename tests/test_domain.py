@@ -11,7 +11,7 @@ import pytest
 from test_jet import assert_field_is_right
 
 from qpde import Annulus, Ball, Box, Ellipsoid, Interval
-from qpde._form import Identity
+from qpde._field.form import Identity
 
 DOMAINS = {
     "interval": lambda d: Interval(-0.5, 2.0),
@@ -122,7 +122,7 @@ def test_volumes():
     assert Ball(10_000).log_volume == pytest.approx(recursion, rel=1e-12)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5, 10, 20, 50, 100])
+@pytest.mark.parametrize("dim", [1, 8, 9, 100])
 def test_eta_of_a_box_is_of_order_one_in_every_dimension(dim):
     """The rms that the docstring promises; `python benchmarks/box_eta.py` prints the table."""
     with jax.enable_x64(True):
@@ -134,8 +134,10 @@ def test_eta_of_a_box_is_of_order_one_in_every_dimension(dim):
         assert 0.04 < exact < 0.74
 
 
-@pytest.mark.parametrize("outer", [1.01, 2.0, 50.0])
-@pytest.mark.parametrize("dim", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize(
+    ("dim", "outer"),
+    [(1, 2.0), (2, 1.01), (2, 50.0), (3, 2.0), (10, 1.01), (10, 50.0), (100, 2.0)],
+)
 def test_eta_of_an_annulus_is_an_exit_time(dim, outer):
     """Constant Laplacian, maximum 1, zero with a slope on both spheres, right derivatives."""
     with jax.enable_x64(True):
@@ -205,3 +207,11 @@ def test_domains_print_as_they_are_written():
     assert repr(Ball(2, centre=[0.0, 1.0], radius=2.0)) == "Ball(2, centre=[0, 1], radius=2)"
     assert repr(Box(0.0, 1.0, dim=10)) == "Box([0] * 10, [1] * 10)"
     assert repr(Interval(-1.0, 1.0)) == "Interval(-1, 1)"
+
+
+def test_an_interval_is_a_box():
+    interval = Interval(-1.0, 2.0)
+    assert type(interval) is Box
+    assert interval.dim == 1
+    np.testing.assert_array_equal(interval.enclosing_box, [[-1.0], [2.0]])
+    assert repr(Box(-1.0, 2.0)) == "Interval(-1, 2)"

@@ -4,10 +4,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 
 from qpde import activations
-from qpde._enclosure import Unbounded, enclose, roughness_over
-from qpde._program import JUMP, KINK, SMOOTH, dependencies
+from qpde._precision import x64
+from qpde._program.interval import Unbounded, enclose, roughness_over
+from qpde._program.program import JUMP, KINK, SMOOTH, dependencies
+from qpde._program.spans import _LESS_ACCURATE, _ROUNDING
+
+
+@pytest.fixture(autouse=True)
+def _mode():
+    """The mode in which the library calls these functions."""
+    with x64():
+        yield
+
 
 FUNCTIONS = {
     "polynomial": lambda x: x[0] ** 3 - 2 * x[1] ** 2 + x[0] * x[1],
@@ -99,3 +110,31 @@ def test_kinks_and_jumps_are_seen(function, level):
 def test_operations_that_do_not_rise_are_refused(function):
     with pytest.raises(Unbounded):
         enclose(function, (-1.0, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "low", "high"),
+    [
+        *((name, getattr(np, name), -30.0, 30.0) for name in ("sin", "cos", "tan", "tanh", "cbrt")),
+        *((name, getattr(np, name), -700.0, 700.0) for name in ("exp", "exp2", "sinh", "cosh")),
+        *((name, getattr(np, name), -0.99, 5.0) for name in ("expm1", "log1p")),
+        *((name, getattr(np, name), 1e-6, 1e6) for name in ("log", "sqrt")),
+        *((f"a{name}", getattr(np, f"arc{name}"), -0.999, 0.999) for name in ("sin", "cos", "tan")),
+        ("asinh", np.arcsinh, -1e6, 1e6),
+        ("acosh", np.arccosh, 1.0, 1e6),
+        ("atanh", np.arctanh, -0.999, 0.999),
+        ("rsqrt", lambda x: 1 / np.sqrt(x), 1e-6, 1e6),
+        ("logistic", lambda x: 1 / (1 + np.exp(-x)), -700.0, 700.0),
+        ("erf", special.erf, -6.0, 6.0),
+        ("erfc", special.erfc, -6.0, 25.0),
+        ("erf_inv", special.erfinv, -1 + 1e-9, 1 - 1e-9),
+    ],
+)
+def test_functions_are_as_accurate_as_the_bounds_take_them_for(name, exact, low, high):
+    """At 4,000 points, against extended precision (special functions: SciPy); half the slack is spare."""
+    x = np.random.default_rng(0).uniform(low, high, 4_000)
+    x = np.concatenate([x, x * 1e-6]) if low < 0 else x
+    wide = x if exact in (special.erf, special.erfc, special.erfinv) else x.astype(np.longdouble)
+    wanted, found = exact(wide), np.asarray(getattr(jax.lax, name)(jnp.asarray(x)))
+    share = _LESS_ACCURATE.get(name, _ROUNDING)
+    assert np.max(np.abs(found - wanted) / np.abs(wanted)) < 0.5 * share

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.trains
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # Steps, and a bound on the relative L2 error of about 2.5 times what these steps gave.
 SIZES = {
@@ -16,6 +18,8 @@ SIZES = {
 
 def load(name):
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

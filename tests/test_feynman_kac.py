@@ -4,6 +4,8 @@ Seeds are fixed, so a test passes or fails for good; the false-alarm rate is the
 although the code is right. A mean beyond four standard errors: 6e-5 each.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,18 +13,27 @@ import jax.random as jr
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
+from truth import exact_values
 
 import qpde
-from qpde import Annulus, Ball, Box, Ellipsoid, Interval, Problem, Shallow, _pool, zoo
-from qpde._linear import examine
-from qpde._walk import Spheres, beyond, hypergeometric
+from qpde import Annulus, Ball, Box, Ellipsoid, Interval, Problem, Shallow, zoo
+from qpde._equation.generator import Generator
+from qpde._walks import pool as _pool
+from qpde._walks import splitting as _splitting
+from qpde._walks.spheres import Spheres, beyond, hypergeometric
 
-QUICK = {"network": Shallow(16), "batch": 128, "steps": 300, "progress": False}
+pytestmark = pytest.mark.trains
+
+QUICK: dict[str, Any] = {"network": Shallow(16), "batch": 128, "steps": 300, "progress": False}
+
+
+def solve(problem, **options):
+    return qpde.solve(problem, **(QUICK | options))
 
 
 @pytest.fixture(scope="module")
-def survival():
-    return qpde.solve(zoo.survival(3), **QUICK)
+def survival(solved):
+    return solved("ball")
 
 
 def inner(problem, n, seed=0):
@@ -32,11 +43,6 @@ def inner(problem, n, seed=0):
     if isinstance(problem.domain, Annulus):
         return points
     return problem.domain.centre + 0.8 * (points - problem.domain.centre)
-
-
-def exactly(problem, points):
-    with jax.enable_x64(True):
-        return np.asarray(jax.vmap(problem.exact)(jnp.asarray(points)))
 
 
 def excess(estimate, exact):
@@ -58,12 +64,12 @@ def estimate(thing, points, **options):
 
 def one_step(dim, gamma, n=2**17):
     with jax.enable_x64(True):
-        scheme = Spheres(Ball(dim), gamma, 1e-6)
-        step = eqx.filter_jit(scheme.step)(jnp.zeros((n, dim)), jnp.ones(n), jr.key(dim))
+        scheme, one = Spheres(Ball(dim), gamma), jnp.ones(n)
+        step = eqx.filter_jit(scheme.step)(jnp.zeros((n, dim)), one, 1e-6 * one, jr.key(dim))
         return jax.tree.map(np.asarray, step)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 20])
+@pytest.mark.parametrize("dim", [1, 2, 20])
 def test_source_points_have_the_green_density(dim):
     """Kolmogorov-Smirnov at 1e-5."""
 
@@ -129,7 +135,7 @@ def test_the_outer_radius_has_its_density(dim):
     np.testing.assert_allclose(share, q, rtol=1e-9)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 20])
+@pytest.mark.parametrize("dim", [1, 2, 20])
 def test_the_mass_of_a_step_is_the_discounted_time(dim):
     """`(1 - m) / gamma`, within 4 standard errors."""
     gamma = 5.0
@@ -143,10 +149,8 @@ def test_the_mass_of_a_step_is_the_discounted_time(dim):
 # Means.
 
 PROBLEMS = {
-    "survival-1": lambda: zoo.survival(1),
     "survival-1-5": lambda: zoo.survival(1, discount=5.0),
     "survival-3-0": lambda: zoo.survival(3, discount=0.0),
-    "survival-3-5": lambda: zoo.survival(3, discount=5.0),
     "survival-3-5000": lambda: zoo.survival(3, discount=5_000.0),
     "survival-20": lambda: zoo.survival(20),
     "box-3": lambda: zoo.poisson_sine(3),
@@ -156,40 +160,42 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "annulus-3"])
 def test_plain_walks_are_unbiased(name):
     problem = PROBLEMS[name]()
     points = inner(problem, 8)
-    result = estimate(problem, points, walks=1_500)
+    result = estimate(problem, points, walks=1_500 if problem.dim < 20 else 300)
     assert (result.method, result.corrected) == ("walk on spheres", False)
-    exact = exactly(problem, points)
+    exact = exact_values(problem, points)
     assert excess(result, exact) <= 4
     # Chi-square with 8 degrees of freedom: 1e-6.
     assert np.sum(((result.value - exact) / result.standard_error) ** 2) < 42
     assert np.all(result.bias < 0.01 * np.max(np.abs(exact)))
 
 
-@pytest.mark.parametrize(
-    "name", ["survival-1-5", "survival-3-0", "box-3", "ellipsoid-3", "annulus-3"]
-)
+@pytest.mark.parametrize("name", ["survival-1-5", "box-3", "annulus-3"])
 def test_corrected_walks_are_unbiased_and_vary_less(name):
     problem = PROBLEMS[name]()
-    solution = qpde.solve(problem, **QUICK)
+    solution = solve(problem)
     points = inner(problem, 8)
     result, plain = (estimate(thing, points, walks=1_500) for thing in (solution, problem))
     assert result.corrected
-    assert result.work == plain.work  # the same walks
-    assert excess(result, exactly(problem, points)) <= 4
+    assert result.with_network.all()
+    assert np.all(result.walks == plain.walks)
+    assert (
+        plain.work < result.work < 1.1 * plain.work
+    )  # the same walks, and 64 that chose the network
+    assert excess(result, exact_values(problem, points)) <= 4
     ratio = np.median((plain.standard_error / result.standard_error) ** 2)
     assert ratio > 5
 
 
 def test_a_bad_network_is_corrected_too():
     problem = zoo.survival(3)
-    solution = qpde.solve(problem, **QUICK | {"steps": 0})
+    solution = solve(problem, steps=0)
     points = inner(problem, 8)
     result = estimate(solution, points, walks=2_000)
-    assert excess(result, exactly(problem, points)) <= 4
+    assert excess(result, exact_values(problem, points)) <= 4
 
 
 def test_a_soft_boundary_is_made_good():
@@ -199,9 +205,9 @@ def test_a_soft_boundary_is_made_good():
         lambda x: jnp.exp(x[0]),
         exact=lambda x: jnp.exp(x[0]),
     )
-    solution = qpde.solve(problem, rule=qpde.Penalty(), **QUICK)
+    solution = solve(problem, rule=qpde.Penalty())
     points = inner(problem, 8)
-    exact = exactly(problem, points)
+    exact = exact_values(problem, points)
     assert np.max(np.abs(solution(points) - exact)) > 1e-3
     result, plain = (estimate(thing, points, walks=2_000) for thing in (solution, problem))
     assert excess(result, exact) <= 4
@@ -219,14 +225,14 @@ def test_the_other_orientation_and_another_scale():
     points = inner(problem, 6)
     result = estimate(problem, points, walks=2_000)
     assert result.method == "walk on spheres"
-    assert excess(result, exactly(problem, points)) <= 4
+    assert excess(result, exact_values(problem, points)) <= 4
 
 
 def test_a_hundred_dimensions():
     problem = zoo.survival(100)
-    points = inner(problem, 4)
+    points = inner(problem, 2)
     result = estimate(problem, points, walks=60)
-    assert excess(result, exactly(problem, points)) <= 4
+    assert excess(result, exact_values(problem, points)) <= 4
 
 
 # Diffusions in time steps.
@@ -271,7 +277,7 @@ def test_diffusions_in_time_steps(coefficients):
     result = estimate(problem, points, walks=300)
     assert result.method == "Euler-Maruyama"
     assert "quarter" in result.bias_source
-    exact = exactly(problem, points)
+    exact = exact_values(problem, points)
     error = np.sqrt(np.sum(result.standard_error**2))
     assert abs(np.sum(result.value - exact)) <= 4 * error + np.sum(result.bias)
     assert np.all(result.bias < 0.2)
@@ -288,14 +294,14 @@ def test_time_steps_agree_with_spheres():
     )
     result = estimate(drifting, points, walks=400)
     assert result.method == "Euler-Maruyama"
-    assert excess(result, exactly(problem, points)) <= 4
+    assert excess(result, exact_values(problem, points)) <= 4
 
 
 def test_the_drift_of_the_zoo_with_a_network():
     problem = zoo.drift(10)
-    solution = qpde.solve(problem, **QUICK | {"network": Shallow(64), "steps": 1_000})
+    solution = solve(problem, network=Shallow(64), steps=1_000)
     points = inner(problem, 8)
-    exact = exactly(problem, points)
+    exact = exact_values(problem, points)
     result, plain = (estimate(thing, points, walks=100) for thing in (solution, problem))
     assert excess(result, exact) <= 4
     assert excess(plain, exact) <= 4
@@ -311,13 +317,13 @@ def test_the_accuracy_is_reached(survival):
     assert result.reached is True
     size = np.sqrt(np.mean(result.value**2))
     assert np.all(result.high - result.low <= 2 * 3e-3 * size * (1 + 1e-9))
-    assert covered(result, exactly(survival.problem, points)) >= 0.75
+    assert covered(result, exact_values(survival.problem, points)) >= 0.75
     assert len(set(result.walks.tolist())) > 1  # as each point needs
     assert "accuracy reached" in repr(result)
 
 
 def test_an_accuracy_beyond_reach_is_said_so(survival, monkeypatch):
-    monkeypatch.setattr("qpde._estimate.MOST", 100)
+    monkeypatch.setattr("qpde._walks.estimate.MOST", 200)
     result = estimate(survival, inner(survival.problem, 3), accuracy=1e-7)
     assert result.reached is False
     assert "NOT reached" in repr(result)
@@ -359,19 +365,20 @@ def test_boundary_points_have_the_boundary_values():
 
 def test_many_jobs_come_in_several_buffers(survival, monkeypatch):
     """More walks than slots and than a buffer holds: every point gets its own number of them."""
-    monkeypatch.setattr(_pool, "_JOBS", 2_048)
+    monkeypatch.setattr(_splitting, "_JOBS", 2_048)
     points = inner(survival.problem, 3)
     result = estimate(survival, points, walks=2_000)
     assert result.walks.tolist() == [2_000] * 3
-    assert excess(result, exactly(survival.problem, points)) <= 4
+    assert excess(result, exact_values(survival.problem, points)) <= 4
 
 
-def test_samples_tell_the_kind_of_operator():
-    linear = examine(zoo.survival(20))
-    assert (linear.scalar, linear.killing) == (0.5, 0.2)
-    linear = examine(zoo.drift(10))
+def test_the_program_tells_the_kind_of_operator():
+    with jax.enable_x64(True):
+        linear = Generator.of(zoo.survival(20).operator)
+        assert (linear.scalar, linear.killing) == (0.5, 0.2)
+        linear = Generator.of(zoo.drift(10).operator)
     assert linear.scalar is None
-    assert linear.isotropic
+    assert linear.operator.isotropic
     assert linear.killing == pytest.approx(0.5)
 
 
@@ -379,7 +386,7 @@ def test_refusals(survival):
     points = np.zeros((1, 3))
     with pytest.raises(ValueError, match=r"not linear.*respect to u changes.*qpde\.certify"):
         estimate(zoo.semilinear(3), points)
-    with pytest.raises(ValueError, match=r"respect to its gradient"):
+    with pytest.raises(ValueError, match=r"respect to the derivatives of u"):
         estimate(Problem(Ball(3), lambda x, u: u.laplacian - jnp.dot(u.grad, u.grad)), points)
     with pytest.raises(ValueError, match=r"c = -2 < 0.*grow in weight"):
         estimate(Problem(Ball(3), lambda x, u: u.laplacian + 2 * u.value), points)
@@ -399,14 +406,21 @@ def test_refusals(survival):
         estimate(survival, points, confidence=95.0)
 
 
-def test_a_walk_that_does_not_end_is_an_error(survival, monkeypatch):
+def test_walks_that_do_not_end_are_said_so(survival, monkeypatch):
     monkeypatch.setattr(_pool, "LIMIT", 3)
-    with pytest.raises(RuntimeError, match=r"not left the domain after 3 steps"):
-        estimate(survival, inner(survival.problem, 3), walks=77)
+    result = estimate(survival.problem, inner(survival.problem, 3), walks=77)
+    assert result.status is qpde.Status.UNFINISHED
+    assert not result.status.successful
+    assert np.all(result.unfinished > 0.1)
+    assert np.all(np.isinf(result.high) & np.isinf(result.low))
+    assert np.all(np.isfinite(result.value))
+    assert "NO interval at 3 points" in repr(result)
+    assert "had not left the domain" in repr(result)
 
 
 # Coverage. At 200 points the share of 95 % intervals that hold has a standard deviation of 1.5 %; below
-# 90 % or above 99 % has the chance 4e-3 if the true share is 95 %.
+# 90 % has the chance 2e-3 if the true share is 95 %. Intervals that hold more often must not be much wider
+# than they need to be: the estimated bias of time steps may add as much as the noise, and no more.
 
 
 @pytest.mark.slow
@@ -419,9 +433,13 @@ def test_coverage(build, dim, walks):
     solution = qpde.solve(problem, steps=3_000, progress=False)
     with jax.enable_x64(True):
         points = np.asarray(problem.domain.sample(jr.key(5), 200))
-    exact = exactly(problem, points)
+    exact = exact_values(problem, points)
     result = estimate(solution, points, walks=walks)
-    assert 0.90 <= covered(result, exact) <= 0.99
+    assert covered(result, exact) >= 0.90
+    assert np.all(
+        result.standard_error > 0
+    )  # also at points nearer to the boundary than most steps
+    assert np.median((result.high - result.low) / (2 * 1.96 * result.standard_error)) <= 2
     aim = np.median(result.high - result.low) / np.sqrt(np.mean(exact**2))
     by_accuracy = estimate(solution, points, accuracy=float(aim))
     assert by_accuracy.reached
@@ -472,7 +490,9 @@ def test_quick_killing_is_integrated_over_a_step():
 
 def test_kinks_in_the_data_leave_the_network_out():
     """Laplace's equation with data |x_1| on the circle: u(0) = 2 / pi."""
-    problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]))
+    problem = qpde.Problem(
+        qpde.Ball(2), lambda x, u: u.laplacian, lambda x: jnp.abs(x[0]), blind_to_kinks=True
+    )
     solution = qpde.solve(problem, steps=0, progress=False)
     with pytest.warns(UserWarning, match="not used as a control variate"):
         found = qpde.feynman_kac(solution, np.zeros((1, 2)), walks=2_000, progress=False)
@@ -489,4 +509,10 @@ def test_walks_that_saw_nothing_do_not_reach_an_accuracy():
 
     problem = qpde.Problem(qpde.Ball(3), lambda x, u: 0.5 * u.laplacian + source(x))
     found = qpde.feynman_kac(problem, np.zeros((1, 3)), accuracy=1e-2, progress=False)
-    assert not (found.reached and found.standard_error[0] == 0)
+    # By the Green function of the ball u(0) is 0.0356; the first walks see no source at all.
+    assert found.value[0] == found.standard_error[0] == 0
+    assert np.isinf(found.high[0])
+    assert np.isinf(found.low[0])
+    assert found.reached is False
+    assert "seen nothing" in repr(found)
+    assert "NOT reached" in repr(found)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from qpde import MLP, Ball, Box, Shallow, activations
-from qpde._field import Autodiff, as_field
-from qpde._form import Factor, Identity, Matrix
-from qpde._jet import Jet, Product, Quadratic, Sum, asks, linearise
+from qpde._field.base import Autodiff, as_field
+from qpde._field.form import Factor, Identity, Matrix
+from qpde._field.jet import Jet, Product, Quadratic, Sum
+from qpde._field.linearise import asks, linearise
 
 ACTIVATIONS = ["sigmoid", "tanh", "sin", "gelu", "softplus", "erf"]
 NETWORKS = {"shallow": Shallow, "deep": lambda n, activation: MLP([n, n], activation=activation)}
@@ -44,13 +45,16 @@ def assert_field_is_right(field, x, tolerance=1e-10):
     np.testing.assert_allclose(ours[1], brute[1], atol=tolerance * size)
     np.testing.assert_allclose(ours[2], brute[2], atol=tolerance * size)
     for form, trace, expected in zip(every, ours[3], brute[3], strict=True):
-        weight = 1.0 + np.abs(form.diagonal(x.size)).sum()
+        weight = 1.0 + np.abs(form.diagonal(jnp.asarray(x))).sum()
         np.testing.assert_allclose(trace, expected, atol=tolerance * size * weight)
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dim", [1, 2, 5, 20])
+# Every activation in both networks in two dimensions; other dimensions need no other activation.
+CLOSED_FORMS = [(kind, name, 2) for kind in NETWORKS for name in ACTIVATIONS]
+CLOSED_FORMS += [("shallow", "tanh", 1), ("deep", "tanh", 20)]
+
+
+@pytest.mark.parametrize(("kind", "activation", "dim"), CLOSED_FORMS)
 def test_closed_forms_agree_with_the_hessian(kind, activation, dim):
     with jax.enable_x64(True):
         network = NETWORKS[kind](12, activation=getattr(activations, activation))
@@ -59,7 +63,7 @@ def test_closed_forms_agree_with_the_hessian(kind, activation, dim):
         assert_field_is_right(field, domain.sample(jr.key(2), 1)[0])
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5, 20])
+@pytest.mark.parametrize("dim", [1, 5])
 def test_autodiff_and_the_product_rule_agree_with_the_hessian(dim):
     with jax.enable_x64(True):
         p = Autodiff(lambda x: jnp.sin(jnp.sum(x)) * jnp.exp(-jnp.sum(x * x)))
@@ -180,6 +184,7 @@ def test_coefficients_with_a_full_hessian():
         source = Quadratic(jnp.array(1.0), x, jnp.array(0.5), jnp.array([1.0, 2.0]))
         at = linearise(lambda x, u: jnp.linalg.det(u.hessian) + 3 * u.value, x, Jet(source, x))
         cofactor = jnp.array([[4.5, -2.0], [-2.0, 1.5]])  # of 0.5 I + v v'
+        assert at.hessian is not None
         np.testing.assert_allclose(at.hessian, cofactor, rtol=1e-12)
         np.testing.assert_allclose(at.quadratic(jnp.eye(2)), [4.5, 1.5], rtol=1e-12)
         assert at.value == 3

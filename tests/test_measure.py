@@ -7,9 +7,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from qpde import Ball, Box, Decay, Linear, Radial, Uniform, Weighted
-from qpde._measure import Draw, batch_sizes, chunk_size
-from qpde._schedule import Clock, Fixed, as_schedule
+from qpde import Ball, Box, Decay, Radial, Ramp, Uniform, Weighted
+from qpde._rule.batch import Draw, batch_sizes, chunk_size
+from qpde._rule.schedule import Clock, Fixed, as_schedule
 
 
 def test_radial_law_has_the_right_radii():
@@ -57,19 +57,19 @@ def test_micro_batches_use_exactly_the_points_of_the_step(size):
 
 
 def test_batch_sizes_are_the_papers():
-    sizes = batch_sizes(Linear(2_000, 10_000), 0, 40_000, 40_000)
+    sizes = batch_sizes(Ramp(2_000, 10_000), 0, 40_000, 40_000)
     expected = [round(2_000 + 8_000 * t / 40_000) for t in range(40_000)]
     assert sizes.tolist() == expected
-    assert chunk_size(Linear(2_000, 10_000), 40_000) == (1_000, False)
+    assert chunk_size(Ramp(2_000, 10_000), 40_000) == (1_000, False)
     assert chunk_size(as_schedule(1_500), 10) == (1_500, True)
     assert chunk_size(as_schedule(6_000), 10) == (2_000, False)
     assert chunk_size(as_schedule(200), 10) == (200, True)
-    assert chunk_size(Linear(1, 4_000), 100) == (990, False)
+    assert chunk_size(Ramp(1, 4_000), 100) == (990, False)
 
 
 def test_schedules():
     assert Decay(0.5, 200)(Clock(200.0, 1.0)) == 0.25
-    assert Linear(1.0, 3.0)(Clock(5.0, 10.0)) == 2.0
+    assert Ramp(1.0, 3.0)(Clock(5.0, 10.0)) == 2.0
     assert isinstance(as_schedule(3.0), Fixed)
     assert as_schedule(lambda t: 2 * t)(Clock(3, 10)) == 6
     with pytest.raises(ValueError, match="not negative"):

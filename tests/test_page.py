@@ -5,7 +5,7 @@ import re
 import pytest
 from browser import CHROMIUM, Browser, check_in_browser
 
-from qpde._page import Figure, Panel, Section, Table, Verdict, inline, number, render
+from qpde._report.page import Figure, Judgement, Panel, Section, Table, inline, number, render
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="90" height="60"><rect width="90" height="60"/></svg>'
 
@@ -39,7 +39,7 @@ def page(tmp_path):
     cards = Table(
         "Cards.",
         ("what", "verdict", "why"),
-        [["x" * 300, Verdict(False, "no"), "w " * 200]],
+        [["x" * 300, Judgement(False, "no"), "w " * 200]],
         cards=True,
     )
     text = render(

@@ -1,20 +1,23 @@
 """The reproduction of the paper: its measures, its runs, its page."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from browser import check_at_desktop_and_phone_width
+from command import command
 
 from qpde import zoo
-from qpde._solve import solve
+from qpde._solve.solve import solve
 from qpde.studies import paper
+from qpde.studies._columns import from_rows, read_columns, where, write_columns
 from qpde.studies._jobs import Job, run_jobs
-from qpde.studies._tables import read_table, table, where, write_table
 from qpde.studies.paper.claims import claims
-from qpde.studies.paper.parts import FULL, PARTS, QUICK, cycles, free_boundary, wide
+from qpde.studies.paper.parts import PARTS, cycles
+from qpde.studies.paper.put import free_boundary
+from qpde.studies.paper.runs import FULL, QUICK, in_float64
+
+pytestmark = pytest.mark.trains
 
 
 def noisy(loss, seed=0):
@@ -34,9 +37,9 @@ def test_cycles_counts_peaks_and_not_noise():
 
 
 def test_tables_come_back_from_files(tmp_path):
-    columns = table([{"rule": "a", "x": 1.0, "y": None}, {"rule": "b", "x": 2.5e-9, "y": 3}])
-    write_table(tmp_path / "t.csv", columns)
-    back = read_table(tmp_path / "t.csv")
+    columns = from_rows([{"rule": "a", "x": 1.0, "y": None}, {"rule": "b", "x": 2.5e-9, "y": 3}])
+    write_columns(tmp_path / "t.csv", columns)
+    back = read_columns(tmp_path / "t.csv")
     assert list(back["rule"]) == ["a", "b"]
     np.testing.assert_allclose(back["x"], [1.0, 2.5e-9])
     assert np.isnan(back["y"][0])
@@ -46,7 +49,7 @@ def test_tables_come_back_from_files(tmp_path):
 def test_the_free_boundary_is_found_in_a_good_solution():
     """Within 0.01 after 3,000 steps (measured 3e-3)."""
     solution = solve(zoo.american_put(), steps=3_000, progress=False)
-    assert free_boundary(wide(solution)) == pytest.approx(4 / 13, abs=0.01)
+    assert free_boundary(in_float64(solution)) == pytest.approx(4 / 13, abs=0.01)
     assert solution.score.relative_l2_error < 5e-3
 
 
@@ -87,18 +90,9 @@ def test_the_last_iterate_is_the_one_that_solve_returns_with_keep_last(tmp_path)
 def quick(tmp_path_factory):
     """`qpde reproduce --quick` of two parts, by the command."""
     out = tmp_path_factory.mktemp("study") / "out"
-    done = command("--quick", "--only", "survival-1d,put", "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    return out, json.loads(done.stdout), done.stderr
-
-
-def command(*args):
-    return subprocess.run(
-        [sys.executable, "-m", "qpde.cli", "reproduce", *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = command("reproduce", "--quick", "--only", "survival-1d,put", "--out", out, "--json")
+    assert done.code == 0, done.err
+    return out, json.loads(done.out), done.err
 
 
 def test_a_quick_reproduction_writes_page_claims_figures_and_data(quick):
@@ -118,16 +112,17 @@ def test_a_quick_reproduction_writes_page_claims_figures_and_data(quick):
 
 def test_what_is_there_is_kept_unless_asked(quick):
     out, result, _ = quick
-    again = command("--quick", "--only", "put", "--out", out)
-    assert again.returncode == 2
-    assert "Add --resume" in again.stderr
-    other = command("--only", "put", "--out", out, "--resume")
-    assert other.returncode == 2
-    assert "holds a quick reproduction" in other.stderr
-    resumed = command("--quick", "--only", "put", "--out", out, "--resume", "--json")
-    assert resumed.returncode == 0
-    assert "run 1" not in resumed.stderr  # nothing was left to do
-    assert json.loads(resumed.stdout)["claims"] == result["claims"]  # the other part is still there
+    words = ("reproduce", "--only", "put", "--out", out)
+    again = command(*words, "--quick")
+    assert again.code == 2
+    assert "Add --resume" in again.err
+    other = command(*words, "--resume")
+    assert other.code == 2
+    assert "holds a quick reproduction" in other.err
+    resumed = command(*words, "--quick", "--resume", "--json")
+    assert resumed.code == 0
+    assert "run 1" not in resumed.err  # nothing was left to do
+    assert json.loads(resumed.out)["claims"] == result["claims"]  # the other part is still there
 
 
 def test_an_unknown_part_is_named():

@@ -24,9 +24,11 @@ from qpde import (
     plot,
     zoo,
 )
-from qpde._network import as_network_field, cast
-from qpde._solution import History, Score, Stage
-from qpde._trial import Trial
+from qpde._network.base import as_network_field
+from qpde._plot.evaluate import quietly
+from qpde._precision import cast
+from qpde._problem.solution import History, Score, Stage
+from qpde._problem.trial import Trial
 
 PANELS = {"exact": "exact $u$", "computed": "computed $Q$", "error": "error $Q - u$"}
 
@@ -119,7 +121,7 @@ def test_history_of_stages_is_drawn_against_seconds(line):
 
 
 def test_profile_on_the_line_shows_values_and_error(line):
-    upper, lower = plot.profile(line, points=101)
+    upper, lower = plot.profile(line, count=101)
     x, computed = drawn(upper, "computed")
     assert len(x) == 101
     np.testing.assert_allclose([x[0], x[-1]], [-1, 1], atol=1e-12)
@@ -134,7 +136,7 @@ def test_profile_on_the_line_shows_values_and_error(line):
 
 
 def test_profile_leaves_the_hole_of_an_annulus_out(shell):
-    upper, _ = plot.profile(shell, points=100)
+    upper, _ = plot.profile(shell, count=100)
     x, computed = drawn(upper, "computed")
     (gap,) = np.flatnonzero(np.isnan(x))
     np.testing.assert_allclose(x[[0, gap - 1, gap + 1, -1]], [-2, -1, 1, 2], atol=1e-12)
@@ -152,7 +154,7 @@ def test_profile_along_a_vector_reaches_the_boundary(egg):
     np.testing.assert_allclose(
         np.sum((points[[0, -1]] / [0.5, 1.25, 2]) ** 2, axis=1), 1, atol=1e-9
     )
-    np.testing.assert_allclose(computed, plot._quietly(egg, points), atol=1e-6)
+    np.testing.assert_allclose(computed, quietly(egg, points), atol=1e-6)
     assert ax.get_xlabel() == "distance along the line"
     assert "line through [0.1, 0.2, 0]" in ax.get_title()
     # The second semi-axis.
@@ -252,7 +254,7 @@ def test_slice_without_exact_solution_shows_the_residual(unknown):
 
 
 def test_scatter_shows_pairs_on_a_square(shell):
-    ax = plot.scatter(shell, points=50)
+    ax = plot.scatter(shell, count=50)
     diagonal, dots = ax.lines
     assert diagonal.get_slope() == 1
     with jax.enable_x64(True):
@@ -267,13 +269,13 @@ def test_scatter_shows_pairs_on_a_square(shell):
 
 
 def test_radial_shows_values_at_their_distances(line, shell):
-    ax = plot.radial(line, points=64)
+    ax = plot.radial(line, count=64)
     r, computed = drawn(ax, "computed")
     assert np.all(np.diff(r) > 0)
     np.testing.assert_allclose(drawn(ax, "exact")[1], exact(line, r[:, None]), rtol=1e-12)
     either = np.stack([line(r[:, None]), line(-r[:, None])])
     assert np.all(np.min(np.abs(either - computed), axis=0) < 1e-7)
-    r, _ = drawn(plot.radial(shell, points=64), "exact")
+    r, _ = drawn(plot.radial(shell, count=64), "exact")
     assert 1 <= r.min() < 1.1
     assert 1.9 < r.max() <= 2
 

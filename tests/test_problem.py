@@ -1,14 +1,15 @@
 """A problem is checked when it is built: orientation found, mistakes refused with a cure."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from qpde import Ball, Box, Interval, Problem
-from qpde._domain import AbstractDomain
-from qpde._field import Constant
+from qpde._domain.base import AbstractDomain
+from qpde._field.base import Constant
 
 
 @pytest.mark.parametrize(
@@ -43,12 +44,29 @@ class HalfBaked(AbstractDomain):
 
     ball: Ball
 
-    dim = property(lambda self: self.ball.dim)
-    eta = property(lambda self: Constant(1.0))
-    enclosing_box = property(lambda self: self.ball.enclosing_box)
-    enclosing_ball = property(lambda self: self.ball.enclosing_ball)
-    inradius = property(lambda self: self.ball.inradius)
-    log_volume = property(lambda self: self.ball.log_volume)
+    @property
+    def dim(self) -> int:
+        return self.ball.dim
+
+    @property
+    def eta(self) -> Constant:
+        return Constant(1.0)
+
+    @property
+    def enclosing_box(self) -> tuple[Any, Any]:
+        return self.ball.enclosing_box
+
+    @property
+    def enclosing_ball(self) -> tuple[Any, Any]:
+        return self.ball.enclosing_ball
+
+    @property
+    def inradius(self) -> float:
+        return self.ball.inradius
+
+    @property
+    def log_volume(self) -> float:
+        return self.ball.log_volume
 
     def contains(self, x):
         return self.ball.contains(x)
@@ -56,11 +74,11 @@ class HalfBaked(AbstractDomain):
     def distance(self, x):
         return self.ball.distance(x)
 
-    def sample(self, key, n):
-        return self.ball.sample(key, n)
+    def sample(self, key, n, dtype=float):
+        return self.ball.sample(key, n, dtype)
 
-    def sample_boundary(self, key, n):
-        return self.ball.sample_boundary(key, n)
+    def sample_boundary(self, key, n, dtype=float):
+        return self.ball.sample_boundary(key, n, dtype)
 
 
 def poisson(x, u):
@@ -97,7 +115,11 @@ class Loose:
         ((Ball(3), poisson, lambda x: x), r"boundary function must return a scalar.*\(3,\)"),
         ((Ball(3), poisson, [1.0, 2.0]), "boundary must be a number or a function"),
         ((Ball(3), poisson, float("nan")), "boundary must be finite"),
-        ((Ball(3), poisson, lambda x: jnp.log(x[0])), "finite on the whole closure.*at x = "),
+        ((Ball(3), poisson, lambda x: jnp.log(x[0])), "not finite everywhere on the boundary"),
+        (
+            (Ball(3), poisson, lambda x: jnp.exp(800.0 * x[0] + 800.0) * x[1]),
+            "finite on the whole closure.*at x = ",
+        ),
         ((HalfBaked(Ball(3)), poisson), "eta must vanish on the boundary, for example at x = "),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from qpde._random import bits, normal, uniform
+from qpde._domain.random import bits, normal, uniform
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 1_000, 1_001])

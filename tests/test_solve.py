@@ -1,5 +1,7 @@
 """The default of `solve`: its stages, what it reaches, how it ends."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,11 +10,13 @@ import pytest
 
 import qpde
 from qpde import zoo
-from qpde._polish import soon_polished
-from qpde._solve import plan_solve
-from qpde._train import _settled
+from qpde._solve.solve import plan_solve
+from qpde._train.polish import is_quickly_polished
+from qpde._train.run import _settled
 
-QUIET = {"progress": False}
+pytestmark = pytest.mark.trains
+
+QUIET: dict[str, Any] = {"progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,7 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def solved(easy, small):
+def settled(easy, small):
     return qpde.solve(easy, network=small, budget=1e4, **QUIET)
 
 
@@ -38,17 +42,19 @@ def test_one_dimension_to_rounding():
     assert solution.precision == "float64"
 
 
-def test_it_stops_by_itself_and_tells_its_stages(solved):
-    assert solved.status is qpde.Status.SETTLED
-    names = [stage.name for stage in solved.stages]
+def test_it_stops_by_itself_and_tells_its_stages(settled):
+    assert settled.status is qpde.Status.SETTLED
+    names = [stage.name for stage in settled.stages]
     assert names == ["q-learning", "gauss-newton", "output layer"]
-    assert solved.steps == sum(stage.steps for stage in solved.stages) == len(solved.history.loss)
-    assert np.all(np.diff(solved.history.checked_step) >= 0)
-    assert solved.score.relative_l2_error < 1e-5
-    assert "gauss-newton" in repr(solved)
+    assert (
+        settled.steps == sum(stage.steps for stage in settled.stages) == len(settled.history.loss)
+    )
+    assert np.all(np.diff(settled.history.checked_step) >= 0)
+    assert settled.score.relative_l2_error < 1e-5
+    assert "gauss-newton" in repr(settled)
 
 
-def test_same_seed_same_bits_also_after_a_stop_and_from_a_file(solved, easy, small, tmp_path):
+def test_same_seed_same_bits_also_after_a_stop_and_from_a_file(settled, easy, small, tmp_path):
     """A callback ends the run in its second stage; the same call goes on to the same end."""
 
     def stop(progress):
@@ -59,11 +65,11 @@ def test_same_seed_same_bits_also_after_a_stop_and_from_a_file(solved, easy, sma
     assert part.stages[-1].name == "gauss-newton"
     rest = qpde.solve(easy, network=small, budget=1e4, checkpoint=tmp_path, **QUIET)
     x = np.random.default_rng(0).uniform(-0.5, 0.5, (20, 3))
-    np.testing.assert_array_equal(rest(x), solved(x))
-    qpde.save(solved, tmp_path / "s.safetensors")
+    np.testing.assert_array_equal(rest(x), settled(x))
+    qpde.save(settled, tmp_path / "s.safetensors")
     again = qpde.load(tmp_path / "s.safetensors")
-    np.testing.assert_array_equal(again(x), solved(x))
-    assert again.stages == solved.stages
+    np.testing.assert_array_equal(again(x), settled(x))
+    assert again.stages == settled.stages
 
 
 class Waves(eqx.Module):
@@ -96,7 +102,7 @@ def test_a_network_of_ones_own_has_no_known_output_layer():
 def test_where_the_output_layer_is_solved_for(problem, expected):
     network = qpde.Shallow(4, polynomial=True)
     start = qpde.solve(problem(), network=network, rule=qpde.QLearning(), steps=0, **QUIET)
-    assert soon_polished(start) is expected
+    assert is_quickly_polished(start) is expected
 
 
 def test_a_budget_ends_it_at_the_next_look(easy, small):
@@ -164,7 +170,7 @@ def test_the_accuracy_benchmark(tmp_path, monkeypatch):
 
     from typer.testing import CliRunner
 
-    from qpde.cli import app
+    from qpde.cli.main import app
     from qpde.studies import accuracy
 
     arguments = ["bench", "accuracy", "--only", "american_put", "--budgets", "3,4", "--seeds", "1"]
@@ -187,7 +193,7 @@ def test_the_accuracy_benchmark(tmp_path, monkeypatch):
 
 
 def test_families_are_met_as_a_whole():
-    from qpde.studies.accuracy import families
+    from qpde.studies._accuracy_summary import families
 
     def line(family, problem, dim, met):
         return {"family": family, "problem": problem, "dim": dim, "met": met}

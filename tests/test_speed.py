@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from qpde import DeepGalerkin, QLearning, Uniform, zoo
-from qpde._form import Identity
-from qpde._measure import Draw
-from qpde._schedule import Clock
-from qpde._trial import Trial
+from qpde._field.form import Identity
+from qpde._problem.trial import Trial
+from qpde._rule.batch import Draw
+from qpde._rule.schedule import Clock
 from qpde.studies import speed
 
 ROOT = Path(__file__).parents[1]

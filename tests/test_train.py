@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,22 +18,24 @@ from qpde import (
     Decay,
     DeepGalerkin,
     Keep,
-    Linear,
     Penalty,
     Problem,
     QLearning,
+    Ramp,
     Shallow,
     SolveError,
     Status,
     Truncation,
-    _loop,
-    _train,
     zoo,
 )
-from qpde._measure import Draw
-from qpde._schedule import Clock
+from qpde._network.base import trainable
+from qpde._precision import keys_from
+from qpde._rule.batch import Draw
+from qpde._rule.schedule import Clock
+from qpde._train import loop as _loop
+from qpde._train import run as _train
 
-SMALL = {"network": Shallow(16), "batch": 128, "progress": False}
+SMALL: dict[str, Any] = {"network": Shallow(16), "batch": 128, "progress": False}
 
 
 def arrays(solution):
@@ -48,20 +51,16 @@ def problem():
     return zoo.survival(3)
 
 
-def test_same_seed_same_bits_other_seed_others(problem):
+def test_same_seed_same_bits_other_seed_others_and_a_stop_changes_none(problem):
+    """The clock ends a run, it never steers it: 200 of 250 steps are the first 200 of 250."""
     first, again, other = (qpde.solve(problem, steps=250, seed=seed, **SMALL) for seed in (0, 0, 1))
     assert same(first, again)
     np.testing.assert_array_equal(first.history.loss, again.history.loss)
     assert not same(first, other)
-
-
-def test_stopping_between_blocks_and_stepping_on_do_not_change_the_bits(problem):
-    """The clock ends a run, it never steers it: 200 of 250 steps are the first 200 of 250."""
-    whole = qpde.solve(problem, steps=250, **SMALL)
     part = qpde.solve(problem, steps=250, callback=lambda seen: seen.step >= 200, **SMALL)
     assert part.status is Status.STOPPED
     assert part.steps == 200
-    np.testing.assert_array_equal(part.history.loss, whole.history.loss[:200])
+    np.testing.assert_array_equal(part.history.loss, first.history.loss[:200])
 
 
 def test_one_trace_for_another_discount_rate_seed_length_and_batch():
@@ -69,10 +68,10 @@ def test_one_trace_for_another_discount_rate_seed_length_and_batch():
     options = {"network": Shallow(17), "progress": False, "throw": False}
     for discount, rate, steps, batch, seed in (
         (0.2, 0.01, 120, 300, 0),
-        (0.7, Linear(0.02, 0.0), 250, 300, 1),
-        (0.1, 0.02, 70, Linear(300, 100), 2),
+        (0.7, Ramp(0.02, 0.0), 250, 300, 1),
+        (0.1, 0.02, 70, Ramp(300, 100), 2),
     ):
-        rule = QLearning(Linear(rate, rate) if isinstance(rate, float) else rate)
+        rule = QLearning(Ramp(rate, rate) if isinstance(rate, float) else rate)
         qpde.solve(
             zoo.survival(4, discount=discount),
             rule=rule,
@@ -90,7 +89,7 @@ def test_the_best_iterate_is_paired_with_its_own_loss(problem):
     solution = qpde.solve(problem, keep=Keep.BEST_BATCH, **options)
     step = int(np.argmin(solution.history.loss))
     assert 0 < step < 129
-    key = _train.keys(0)[2]
+    key = keys_from(0, 4)[2]
     draw = Draw(solution.measure, jr.fold_in(key, step), jnp.asarray(128, jnp.int32), 128)
 
     @eqx.filter_jit
@@ -176,14 +175,15 @@ def test_a_zero_gradient_is_a_status(problem):
 
 def test_all_points_truncated_is_a_status():
     """Adam with the paper's rate and psi psi' walks out of the level and cannot come back."""
-    problem = zoo.survival(20)
-    preset = qpde.presets.paper(problem)
-    preset |= {"rule": QLearning(Decay(0.5, 200), truncation=Truncation()), "batch": 500}
+    network = Shallow(64, activation=qpde.activations.sigmoid, scale=1.0, normalise=False)
+    rule = QLearning(Decay(0.5, 200), truncation=Truncation())
     with pytest.raises(SolveError, match="Every point is truncated.*damped=False") as caught:
-        qpde.solve(problem, **preset, progress=False)
+        qpde.solve(
+            zoo.survival(20), network=network, rule=rule, batch=100, steps=500, progress=False
+        )
     solution = caught.value.solution
     assert solution.status is Status.TRUNCATED
-    assert solution.steps < 5_000
+    assert solution.steps < 50
     assert np.all(solution.history.truncated[-1:] == 1)
 
 
@@ -240,7 +240,8 @@ def test_float32_and_float64_walk_the_same_way(problem):
             draw = Draw(measure, jr.key(0), jnp.asarray(64, jnp.int32), 64)
             step = eqx.filter_jit(rule.step)
             clock = Clock(jnp.asarray(0), jnp.asarray(1))
-            return np.asarray(step(trial, rule.init(trial, jr.key(0)), draw, clock)[0].network.w)
+            moved = step(trial, rule.init(trial, jr.key(0)), draw, clock)[0]
+            return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(moved.network)])
 
     np.testing.assert_allclose(moved("float32"), moved("float64"), atol=1e-6)
 
@@ -264,7 +265,8 @@ def test_numpy_numbers_may_stand_anywhere_in_an_equation(rule):
     for precision in ("float32", "float64", "float32"):
         solution = qpde.solve(problem, rule=rule, steps=5, precision=precision, **SMALL)
         assert solution(np.zeros(2)).dtype == np.dtype(precision)
-        assert solution.trial.network.w.dtype == np.dtype(precision)
+        leaves = jax.tree.leaves(trainable(solution.trial.network)[0])
+        assert {leaf.dtype for leaf in leaves} == {np.dtype(precision)}
         assert np.isfinite(solution.score.loss)
 
 
@@ -273,13 +275,15 @@ def test_a_penalty_counts_when_the_iterate_is_chosen():
     problem = Problem(
         Ball(2), lambda x, u: u.laplacian, lambda x: 5 + x[0], exact=lambda x: 5 + x[0]
     )
-    for options in ({}, {"keep": Keep.BEST_BATCH}, {"tolerance": 1e-3}):
+    ways: list[dict[str, Any]] = [{}, {"keep": Keep.BEST_BATCH}, {"tolerance": 1e-3}]
+    for options in ways:
         solution = qpde.solve(problem, rule=Penalty(), steps=400, **(SMALL | options))
         assert solution.score.relative_l2_error < 0.1
 
 
 def test_zero_steps_with_a_growing_batch(problem):
-    solution = qpde.solve(problem, steps=0, **(SMALL | {"batch": Linear(100, 200)}))
+    options: dict[str, Any] = {"batch": Ramp(100, 200)}
+    solution = qpde.solve(problem, steps=0, **(SMALL | options))
     assert solution.steps == 0
 
 
@@ -292,7 +296,7 @@ class Listed(qpde.AbstractMeasure):
     domain: qpde.AbstractDomain
     points: jax.Array
 
-    def sample(self, key, n):
+    def sample(self, key, n, dtype=float):
         return self.points[:n], jnp.ones((n,), self.points.dtype)
 
 
@@ -306,7 +310,7 @@ class Listed(qpde.AbstractMeasure):
         ({"tolerance": -1.0}, "tolerance must not be negative"),
         ({"batch": -5}, "not negative"),
         ({"network": 3}, "network must be qpde.Shallow"),
-        ({"network": eqx.nn.MLP(3, 1, 4, 1, key=jr.key(0))}, 'use out_size="scalar"'),
+        ({"network": lambda x: x}, 'use out_size="scalar"'),
         (
             {"measure": qpde.Uniform(Ball(5))},
             r"measure lives on Ball\(5\), the problem on Ball\(3\)",
@@ -334,12 +338,12 @@ def test_the_preset_is_the_papers():
     assert dataclasses.is_dataclass(twenty["rule"])
 
 
+@pytest.mark.slow
 def test_the_paper_in_one_dimension():
     """A tenth of the steps reaches a maximal relative error of 0.2 %."""
     problem = zoo.survival(1, discount=0.1)
-    solution = qpde.solve(
-        problem, **(qpde.presets.paper(problem) | {"steps": 4_000}), progress=False
-    )
+    options: dict[str, Any] = {"steps": 4_000, "progress": False}
+    solution = qpde.solve(problem, **(qpde.presets.paper(problem) | options))
     assert solution.score.max_relative_error < 2e-3
     assert solution.score.skill < 0.1
 
@@ -373,4 +377,4 @@ def test_an_equation_may_close_over_its_domain():
                 problem, steps=20, measure=measure, precision=precision, progress=False
             )
             assert solution.status.successful
-            assert np.isfinite(solution.score.relative_l2_error)
+            assert solution.score.relative_l2_error < np.inf

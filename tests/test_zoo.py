@@ -10,13 +10,16 @@ import jax.random as jr
 import numpy as np
 import pytest
 from scipy.special import hyp0f1
+from truth import exact_values
 
 from qpde import zoo
-from qpde._field import Autodiff
-from qpde._fit import Smooth
-from qpde._form import Identity
-from qpde._jet import Jet
+from qpde._boundary.fit import Smooth
+from qpde._boundary.miss import Approximation
+from qpde._field.base import Autodiff
+from qpde._field.form import Identity
+from qpde._field.jet import Jet
 from qpde.zoo._linear import _SurvivalSolution
+from qpde.zoo._semilinear import _TwoBodyEquation
 
 CASES = [
     ("survival", 20),
@@ -50,15 +53,18 @@ def test_exact_solutions_solve_their_equation(name, dim):
     """Derivatives by automatic differentiation, where the equations have closed forms."""
     with jax.enable_x64(True):
         problem = zoo.CATALOGUE[name].build(dim)
+        assert problem.recipe is not None
         recipe = json.loads(problem.recipe)
         assert (problem.name, recipe["problem"], recipe["dim"]) == (name, name, dim)
-        exact = Autodiff(problem.exact)
+        function = problem.exact
+        assert function is not None
+        exact = Autodiff(function)
 
         @jax.jit
         def gaps(inside, edge):
             residual = jax.vmap(lambda x: problem.equation(x, Jet(exact.at(x), x)))(inside)
             laplacian = jax.vmap(lambda x: exact.trace(x, Identity()))(inside)
-            values = jax.vmap(problem.exact)(edge)
+            values = jax.vmap(function)(edge)
             return residual, laplacian, values, values - jax.vmap(problem.boundary.value)(edge)
 
         inside, edge = points(problem.domain)
@@ -67,9 +73,11 @@ def test_exact_solutions_solve_their_equation(name, dim):
         np.testing.assert_allclose(gap, 0, atol=1e-11 * max(1, np.abs(values).max()))
         if name in ("cube_cosines", "cube_products", "cube_norm", "mean_ridge"):
             # A fit to boundary values finds these.
-            assert isinstance(problem.boundary, Smooth)
+            assert isinstance(problem.boundary, Approximation)
+            assert problem.boundary.exact
+            assert isinstance(problem.boundary.field, Smooth)
             value = jax.jit(jax.vmap(problem.boundary.value))(inside)
-            expected = np.asarray(jax.vmap(problem.exact)(inside))
+            expected = exact_values(problem, inside)
             np.testing.assert_allclose(value, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
 
 
@@ -90,6 +98,7 @@ def test_high_dimension_costs_little():
         memory = jax.jit(equation).lower(x).compile().memory_analysis()
         assert memory.temp_size_in_bytes < 50 * x.nbytes
         # At u = 0 the equation is minus the source.
+        assert isinstance(problem.equation, _TwoBodyEquation)
         value, laplacian = problem.equation.exact.laplacian(x)
         np.testing.assert_allclose(equation(x), -laplacian - jnp.sin(value), rtol=1e-12)
 
@@ -167,7 +176,7 @@ def test_survival_in_one_dimension_is_the_cosh_of_the_paper():
         gamma = 0.1
         k = math.sqrt(2 * gamma)
         x = np.linspace(-0.99, 0.99, 31)[:, None]
-        ours = jax.vmap(zoo.survival(1, discount=gamma).exact)(x)
+        ours = exact_values(zoo.survival(1, discount=gamma), x)
         theirs = (1 - np.cosh(k * x[:, 0]) / math.cosh(k)) / gamma
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 

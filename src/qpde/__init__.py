@@ -1,65 +1,136 @@
 """qpde: elliptic PDEs in any dimension by neural Q-learning."""
 
-from . import activations as activations
-from . import plot as plot
-from . import presets as presets
-from . import zoo as zoo
-from ._cache import cache_compilations as cache_compilations
-from ._certificate import Certificate as Certificate
-from ._certificate import certify as certify
-from ._domain import AbstractDomain as AbstractDomain
-from ._domain import Box as Box
-from ._domain import Interval as Interval
-from ._explain import Explanation as Explanation
-from ._explain import explain as explain
-from ._feynman_kac import Estimate as Estimate
-from ._feynman_kac import feynman_kac as feynman_kac
-from ._field import AbstractField as AbstractField
-from ._finding import Finding as Finding
-from ._finding import Verdict as Verdict
-from ._implicit import ImplicitQLearning as ImplicitQLearning
-from ._jet import Jet as Jet
-from ._kernel import TangentKernel as TangentKernel
-from ._kernel import finite_kernel as finite_kernel
-from ._lift import lift as lift
-from ._limit import Limit as Limit
-from ._limit import LimitSolution as LimitSolution
-from ._limit import solve_limit as solve_limit
-from ._measure import AbstractMeasure as AbstractMeasure
-from ._measure import Radial as Radial
-from ._measure import Uniform as Uniform
-from ._measure import Weighted as Weighted
-from ._monotonicity import Monotonicity as Monotonicity
-from ._monotonicity import monotonicity as monotonicity
-from ._monotonicity import suggest_measure as suggest_measure
-from ._network import MLP as MLP
-from ._network import Frozen as Frozen
-from ._network import Shallow as Shallow
-from ._polish import polish as polish
-from ._problem import Problem as Problem
-from ._round import Annulus as Annulus
-from ._round import Ball as Ball
-from ._round import Ellipsoid as Ellipsoid
-from ._rule import AbstractRule as AbstractRule
-from ._rule import DeepGalerkin as DeepGalerkin
-from ._rule import Flow as Flow
-from ._rule import Penalty as Penalty
-from ._rule import QLearning as QLearning
-from ._rule import Truncation as Truncation
-from ._schedule import Cosine as Cosine
-from ._schedule import Decay as Decay
-from ._schedule import Linear as Linear
-from ._second_order import GaussNewton as GaussNewton
-from ._solution import Score as Score
-from ._solution import Solution as Solution
-from ._solution import Stage as Stage
-from ._solve import solve as solve
-from ._status import Interrupted as Interrupted
-from ._status import SolveError as SolveError
-from ._status import Status as Status
-from ._store import load as load
-from ._store import save as save
-from ._train import Keep as Keep
-from ._train import Progress as Progress
+from . import activations, plot, presets, zoo
+from ._boundary.lift import lift
+from ._domain.base import AbstractDomain
+from ._domain.box import Box, Interval
+from ._domain.round import Annulus, Ball, Ellipsoid
+from ._field.base import AbstractField, as_field
+from ._field.form import AbstractForm, Factor, Identity, Matrix
+from ._field.jet import Jet
+from ._files.cache import cache_compilations
+from ._limit.kernel import TangentKernel, finite_kernel
+from ._limit.solve import Limit, LimitSolution, solve_limit
+from ._monotone.laws import suggest_measure
+from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
+from ._network.base import AbstractNetwork, Frozen, trainable
+from ._network.mlp import MLP
+from ._network.shallow import Shallow
+from ._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
+from ._problem.problem import Problem
+from ._problem.score import Score
+from ._problem.solution import History, Solution, Stage
+from ._problem.trial import Trial
+from ._problem.verdict import Reason, Verdict, Word
+from ._rule.base import AbstractRule, Info
+from ._rule.batch import Batch, Draw
+from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
+from ._rule.gauss_newton import GaussNewton
+from ._rule.implicit import ImplicitQLearning
+from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
+from ._runs.store import load, save
+from ._solve.solve import solve
+from ._solve.verdict import judge
+from ._status import Interrupted, SolveError, Status
+from ._train.plan import Keep, Progress
+from ._train.polish import polish
+from ._trust.certificate import Certificate, Kind, Norm
+from ._trust.certify import certify
+from ._trust.explain import Explanation, explain
+from ._trust.finding import Answer, Evidence, Finding
+from ._walks.estimate import Estimate
+from ._walks.feynman_kac import feynman_kac
 
 __version__ = "0.1.0"
+
+__all__ = [  # noqa: RUF022 - by topic
+    # what one writes and solves
+    "Problem",
+    "Jet",
+    "solve",
+    "polish",
+    "solve_limit",
+    "Solution",
+    "LimitSolution",
+    "Limit",
+    "History",
+    "Stage",
+    "Score",
+    "judge",
+    "Verdict",
+    "Word",
+    "Reason",
+    "Status",
+    "Progress",
+    "Keep",
+    "SolveError",
+    "Interrupted",
+    "lift",
+    "load",
+    "save",
+    "plot",
+    "presets",
+    "zoo",
+    "cache_compilations",
+    # domains and laws of points
+    "Interval",
+    "Box",
+    "Ball",
+    "Ellipsoid",
+    "Annulus",
+    "Uniform",
+    "Radial",
+    "Weighted",
+    "suggest_measure",
+    # networks
+    "Shallow",
+    "MLP",
+    "Frozen",
+    "activations",
+    # rules and schedules
+    "QLearning",
+    "DeepGalerkin",
+    "Penalty",
+    "GaussNewton",
+    "ImplicitQLearning",
+    "Flow",
+    "Truncation",
+    "Ramp",
+    "Decay",
+    "Cosine",
+    # trust
+    "certify",
+    "Certificate",
+    "Kind",
+    "Norm",
+    "monotonicity",
+    "Monotonicity",
+    "Ground",
+    "feynman_kac",
+    "Estimate",
+    "explain",
+    "Explanation",
+    "Finding",
+    "Evidence",
+    "Answer",
+    "TangentKernel",
+    "finite_kernel",
+    # for domains, fields, laws, networks, rules and schedules of one's own
+    "AbstractDomain",
+    "AbstractField",
+    "as_field",
+    "AbstractForm",
+    "Identity",
+    "Factor",
+    "Matrix",
+    "AbstractMeasure",
+    "AbstractNetwork",
+    "trainable",
+    "AbstractRule",
+    "Trial",
+    "Info",
+    "Draw",
+    "Batch",
+    "AbstractSchedule",
+    "Clock",
+]

@@ -33,6 +33,11 @@ class Status(enum.Enum):
         "The integrator of the limit equation gave up: the flow is too stiff or grows. Ask for a "
         "shorter time, fewer nodes, or time=math.inf, which does not follow the flow."
     )
+    NOTHING_BETTER = "Nothing better than the initial solution was found, which is returned."
+    UNFINISHED = (
+        "Random walks had not left the domain after very many steps. Check that the diffusion does not "
+        "vanish, that no drift holds them inside, and that domain.distance falls to zero at the boundary."
+    )
     INTERRUPTED = "Interrupted from the keyboard; the best iterate so far is kept."
 
     @property
@@ -44,6 +49,7 @@ class Status(enum.Enum):
             Status.SETTLED,
             Status.BUDGET,
             Status.STOPPED,
+            Status.NOTHING_BETTER,
         )
 
     @property

@@ -145,6 +145,11 @@ BY_NAME: dict[str, AbstractActivation] = {
 }
 
 
+def known_smooth(activation: AbstractActivation) -> bool:
+    """Whether it is one of those above, whose formulas are smooth; the rest are judged by their programs."""
+    return type(activation) in {type(ours) for ours in BY_NAME.values()}
+
+
 def as_activation(thing: Any) -> AbstractActivation:
     """An activation from one of ours or from an elementwise function."""
     if isinstance(thing, AbstractActivation):

@@ -3,11 +3,11 @@
 from typing import Any
 
 from . import activations
-from ._network import Shallow
-from ._problem import Problem
-from ._rule import QLearning
-from ._schedule import Decay, Linear
-from ._train import Keep
+from ._network.shallow import Shallow
+from ._problem.problem import Problem
+from ._rule.first_order import QLearning
+from ._rule.schedule import Decay, Ramp
+from ._train.plan import Keep
 
 
 def paper(problem: Problem) -> dict[str, Any]:
@@ -32,6 +32,6 @@ def paper(problem: Problem) -> dict[str, Any]:
         ),
         "rule": QLearning(Decay(0.5, 200)),
         "steps": 40_000,
-        "batch": Linear(1_000, 2_000) if narrow else Linear(2_000, 10_000),
+        "batch": Ramp(1_000, 2_000) if narrow else Ramp(2_000, 10_000),
         "keep": Keep.BEST_BATCH,
     }

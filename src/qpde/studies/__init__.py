@@ -1,1 +1,1 @@
-"""Studies: what the method costs and how well it does, measured against others."""
+"""Studies: the cost and the accuracy of the method beside other codes, and the paper's experiments."""

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from .._style import COMPUTED, CYCLE, EXACT, new_figure
-from .._train import Plan
-from .accuracy import ALONE, ALONE_BUDGET, Row, families
+from .._plot.style import COMPUTED, CYCLE, EXACT, new_figure
+from ._accuracy_runs import ALONE, ALONE_BUDGET, ALONE_STEPS, ScoredRun
+from ._accuracy_summary import families
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The results as a page."""
+    """The results as a page in Markdown."""
     lines, here = result["summary"], result["machine"]
     budgets = sorted({b for line in lines for b in line["default"]}, key=float)
     met = families(lines)
@@ -23,7 +23,7 @@ def markdown(result: dict[str, Any]) -> str:
         f"{here['python']}; {words}. The default of `qpde.solve`, without tuning, medians over seeds. "
         "Seconds are those of training and compiling (the first seed of a problem compiles, the others go "
         "without), on a machine that others share. Q-learning and deep "
-        f"Galerkin alone: {Plan.steps:,} steps, at most {ALONE_BUDGET:g} s. Errors are relative "
+        f"Galerkin alone: {ALONE_STEPS:,} steps, at most {ALONE_BUDGET:g} s. Errors are relative "
         "L2 over uniform points; for two_body over points of uniform radius, and points of radius sqrt(U) "
         "train it; for american_put the largest error.",
         "",
@@ -52,12 +52,13 @@ def markdown(result: dict[str, Any]) -> str:
             published += f" ({line['hardware']})"
         cells += [published, _number(line["target"]), "yes" if line["met"] else "no"]
         text.append("| " + " | ".join(cells) + " |")
-    text += ["", *_rivals([Row(**row) for row in result["rows"]]), *_skills(lines)]
+    text += ["", *_rivals([ScoredRun(**row) for row in result["rows"]]), *_skills(lines)]
     text += ["![error against time](accuracy.png)", ""]
     return "\n".join(text)
 
 
-def _rivals(rows: Sequence[Row]) -> list[str]:
+def _rivals(rows: Sequence[ScoredRun]) -> list[str]:
+    """The paragraph about DeepXDE, none where it was not run."""
     theirs = [row for row in rows if row.method == "deepxde"]
     if not theirs:
         return []
@@ -85,6 +86,7 @@ def _rivals(rows: Sequence[Row]) -> list[str]:
 
 
 def _skills(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence about the problems on which the network is worse than a constant."""
     poor = [line for line in lines if line["skill"] is not None and line["skill"] > 1.0]
     if not poor:
         return ["No skill is above 1.", ""]
@@ -97,8 +99,8 @@ def _number(value: float | None) -> str:
 
 
 def draw(result: dict[str, Any]) -> Any:
-    """Errors against seconds: ours in blue, the rest beside it; one small picture a problem."""
-    rows = [Row(**row) for row in result["rows"]]
+    """Errors against seconds, a small picture for each problem: the default in blue, the others beside it."""
+    rows = [ScoredRun(**row) for row in result["rows"]]
     names = list(dict.fromkeys((row.problem, row.dim) for row in rows))
     columns = 4
     count = -(-len(names) // columns)
@@ -118,7 +120,7 @@ def draw(result: dict[str, Any]) -> Any:
         if name in targets:
             ax.axhline(targets[name], color=EXACT, lw=0.6, ls="--", label="target")
         ax.set_xlim(0.7, 1_000.0)
-        # One point near the target must not fill the picture.
+        # Without room above and below, one point near the target would fill the picture.
         low, high = ax.get_ylim()
         ax.set_ylim(low / 3.0, high * 3.0)
         ax.set_xlabel("seconds")

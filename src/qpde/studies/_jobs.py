@@ -1,7 +1,7 @@
 """The training runs of a study: each is done once, kept in a folder and read again.
 
-A file's name carries a digest of the options, so that a run with other settings is another run. While a
-run trains, its state is kept too: a study that is killed goes on where it was.
+A file's name carries a digest of the options, so that a run with other settings is another run. The folder
+also keeps the state of a run while it trains, so that a study that was killed goes on from there.
 """
 
 import dataclasses
@@ -13,19 +13,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from .._archive import write_text
-from .._checkpoint import Checkpoint, digest
-from .._problem import Problem
-from .._progress import Stages
-from .._schedule import Clock
-from .._solution import Solution
-from .._solve import solve
+from .._files.archive import write_text
+from .._precision import x64
+from .._problem.problem import Problem
+from .._problem.solution import Solution
+from .._rule.schedule import Clock
+from .._runs.numbers import numbers_of
+from .._runs.run_folder import make_folder
+from .._runs.store import load, save
+from .._solve.solve import plan_solve, solve
 from .._status import Status
-from .._store import load, make_folder, report, save
-from .._train import Keep, Plan, Progress, Run, make_plan
+from .._train.checkpoint import Checkpoint, digest
+from .._train.plan import Keep, Plan, Progress
+from .._train.progress import StudyBars
+from .._train.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,33 +41,36 @@ class Job:
 
     @functools.cached_property
     def plan(self) -> Plan:
-        """The run as `solve` sees it."""
-        return make_plan(self.problem, **self.options)
+        """The plan that `solve` makes of the options, which must name a rule or steps."""
+        plans = plan_solve(self.problem, **self.options)
+        if len(plans) > 1:
+            raise ValueError(f"The job {self.name} needs one rule; give rule= or steps=.")
+        return plans[0]
 
     @property
     def work(self) -> float:
-        """Roughly what the run costs, in points times dimensions."""
+        """A rough measure of the run's cost, in points times dimensions."""
         steps = np.float64(max(self.plan.steps, 1))
         points = np.mean([self.plan.batch(Clock(t, steps)) for t in (0.0, steps)])
         return float(self.plan.steps * (points + 200) * (self.problem.dim + 20))
 
     @functools.cached_property
     def stem(self) -> str:
-        """The name of its files, without what follows the dot."""
-        with jax.enable_x64(self.plan.precision == "float64"):
+        """The name of the run's files, up to the first dot."""
+        with x64():
             identity = Run(self.plan).identity()
         return f"{self.name}-{digest([identity, self.problem.recipe])[1:9]}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a job: the iterate that `keep` chose, the last one, and their numbers."""
+    """A job that is done: the iterate that `keep` chose, the last iterate, and their numbers."""
 
     job: Job
     folder: Path
     numbers: dict[str, Any]  # of the chosen iterate
     last_numbers: dict[str, Any]
-    best_step: int  # with the smallest minibatch loss
+    best_step: int  # the step with the smallest minibatch loss
 
     @functools.cached_property
     def best(self) -> Solution:
@@ -82,30 +88,30 @@ class Outcome:
 
 
 def run_jobs(jobs: Iterable[Job], folder: Path, *, progress: bool) -> dict[str, Outcome]:
-    """Do the jobs that are not done yet; the outcomes by name."""
+    """Do the jobs whose files are not in the folder, and return the outcomes of all by name."""
     unique = {job.name: job for job in jobs}
     make_folder(folder)
     done = {name: job for name, job in unique.items() if (folder / f"{job.stem}.json").exists()}
     left = [job for name, job in unique.items() if name not in done]
-    with Stages(math.fsum(job.work for job in left), len(left), progress) as stages:
+    with StudyBars(math.fsum(job.work for job in left), len(left), progress) as bars:
         for job in left:
-            stages.begin(job.name, job.work)
-            _do(job, folder, stages)
+            bars.begin(job.name, job.work)
+            _do(job, folder, bars)
     return {name: _outcome(job, folder) for name, job in unique.items()}
 
 
-def _do(job: Job, folder: Path, stages: Stages) -> None:
-    """Run a job and write its files, the numbers last: they say that it is done."""
+def _do(job: Job, folder: Path, bars: StudyBars) -> None:
+    """Run a job and write its files. The numbers come last: a job whose numbers are there is done."""
 
-    def watch(seen: Progress) -> None:
-        stages.update(seen.step / job.plan.steps, seen.loss)
+    def show(seen: Progress) -> None:
+        bars.update(seen.step / job.plan.steps, seen.loss)
 
     state_folder = folder / f"{job.stem}.state"
     best = solve(
         job.problem,
         **job.options,
         checkpoint=state_folder,
-        callback=watch,
+        callback=show,
         progress=False,
         throw=False,
     )
@@ -116,18 +122,18 @@ def _do(job: Job, folder: Path, stages: Stages) -> None:
     save(last, folder / f"{job.stem}.last.safetensors")
     record = {
         "name": job.name,
-        "best": report(best),
-        "last": report(last),
+        "best": numbers_of(best),
+        "last": numbers_of(last),
         "best_step": int(np.nanargmin(best.history.loss)),
     }
     write_text(folder / f"{job.stem}.json", json.dumps(record, indent=2) + "\n")
     shutil.rmtree(state_folder)
-    stages.end(best.seconds, best.score.loss)
+    bars.end(best.seconds, best.score.loss)
 
 
 def _last(job: Job, folder: Path, best: Solution) -> Solution:
     """The last iterate of a run that has ended, from its checkpoint."""
-    with jax.enable_x64(job.plan.precision == "float64"):
+    with x64():
         run = Run(job.plan)
         state = Checkpoint(folder, job.problem, run.identity()).read(run.start)
         assert state is not None  # the run has ended, so there is a checkpoint

@@ -1,4 +1,4 @@
-"""Where and with what a study was run."""
+"""The machine, the versions and the date of a study."""
 
 import datetime
 import importlib.metadata

@@ -4,10 +4,9 @@ All train `Q = S (1 - |x|^2)` on `1 - discount u + 1/2 Lap u = 0` in the unit ba
 sigmoids, float32, Adam at a fixed rate, fresh uniform points in every step. A peer is a function
 without arguments that does one step, drawing the points included, so that peers can be timed in turn.
 
-Each docstring says where a peer departs from its model. All run on the processor, with as many
-threads as PyTorch takes by itself. These spin while they wait for each other: on a machine that does
-anything else a step then takes ten times as long. `OMP_WAIT_POLICY=PASSIVE`, set before Python
-starts, avoids that.
+Each docstring says where a peer departs from its model. All run on the processor, with PyTorch's default
+number of threads. A waiting thread spins: on a machine that does anything else a step then takes ten
+times as long. `OMP_WAIT_POLICY=PASSIVE`, set before Python starts, avoids that.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Neither changes what a step costs. `beta` is that of `presets.paper`.
+# Neither number changes the cost of a step. `beta` is that of `presets.paper`.
 _BETA, _RATE = 0.99, 0.01
 
 
@@ -70,7 +69,7 @@ def import_deepxde() -> tuple[Any, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What the peers are: version numbers, and how many threads PyTorch uses."""
+    """The versions of the peers, and the number of threads that PyTorch uses."""
     torch = _torch()
     _deepxde()
     return {
@@ -81,7 +80,7 @@ def versions() -> dict[str, str]:
 
 
 class _AuthorsStep:
-    """See `authors`. `loss` is the mean of `(L Q)^2` that the last step saw, before it moved."""
+    """See `authors`. `loss` is the mean of `(L Q)^2` over the points of the last step, before it moved."""
 
     def __init__(self, dim: int, width: int, points: int, *, discount: float, dgm: bool, seed: int):
         torch = self._torch = _torch()
@@ -109,7 +108,7 @@ class _AuthorsStep:
         return direction * self._random("rand", self._points, 1) ** (1.0 / self._dim)
 
     def backward(self, x: Any) -> None:
-        """Leave in the parameters' `grad` what Adam descends."""
+        """Put the direction that Adam descends into the parameters' `grad`."""
         columns = [column.clone().requires_grad_() for column in x.split(1, dim=1)]
         q = self._trial(self._torch.cat(columns, dim=1))
         ones = self._torch.ones_like(q)
@@ -150,7 +149,7 @@ class _DeepXDEStep:
             return 1.0 - discount * u + 0.5 * laplacian
 
         ball = dde.geometry.Interval(-1, 1) if dim == 1 else dde.geometry.Hypersphere([0] * dim, 1)
-        # DeepXDE draws weights from PyTorch's global generator: fork it, so that nobody notices.
+        # DeepXDE draws weights from PyTorch's global generator: a fork keeps the caller's state.
         with silence(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.data = dde.data.PDE(
@@ -172,7 +171,7 @@ def _torch() -> Any:
 
 
 def _deepxde() -> Any:
-    """DeepXDE with PyTorch, imported without its messages and without what it changes for others."""
+    """DeepXDE with PyTorch; its messages are swallowed, its changes to PyTorch undone."""
     torch = _torch()
     device, chosen = torch.get_default_device(), os.environ.get("DDE_BACKEND")
     os.environ["DDE_BACKEND"] = "pytorch"
@@ -184,8 +183,8 @@ def _deepxde() -> Any:
             del os.environ["DDE_BACKEND"]
         else:
             os.environ["DDE_BACKEND"] = chosen
-        # It makes an accelerator everybody's default. Set back only then: a default device that was
-        # set costs time in every call of PyTorch, even where it is the processor.
+        # DeepXDE makes an accelerator PyTorch's default device. The default is set back only then: once a
+        # default was set, even to the processor, every call of PyTorch takes longer.
         if torch.get_default_device() != device:
             torch.set_default_device(None if device.type == "cpu" else device)
     if dde.backend.backend_name != "pytorch":
@@ -198,7 +197,7 @@ def _deepxde() -> Any:
 
 @contextlib.contextmanager
 def _extra() -> Iterator[None]:
-    """Say which extra is missing."""
+    """Tell which extra to install where a module is missing."""
     try:
         yield
     except ModuleNotFoundError:
@@ -207,7 +206,7 @@ def _extra() -> Iterator[None]:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Swallow what DeepXDE prints and warns of when it is imported and when a model is made."""
+    """Swallow the output and the warnings of DeepXDE."""
     sink = io.StringIO()
     with (
         contextlib.redirect_stdout(sink),

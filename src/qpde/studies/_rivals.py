@@ -1,9 +1,9 @@
 """DeepXDE on four problems of the zoo, the way its own examples train: Adam, then L-BFGS.
 
-A network of three hidden layers of 50 tanh units, float64, fixed points (the default), exact boundary values
-by an output transform where the domain has a simple one, otherwise DeepXDE's Dirichlet condition on boundary
-points. 5,000 steps of each in two dimensions, 1,000 in more, where every step takes d second derivatives one
-by one.
+The network has three hidden layers of 50 tanh units, in float64; the points are fixed (the default). Boundary
+values are exact, by an output transform, where the domain has a simple one; otherwise DeepXDE's Dirichlet
+condition holds them at boundary points. Each optimiser takes 5,000 steps in two dimensions; 1,000 in more,
+where every step takes d second derivatives one by one.
 """
 
 import time
@@ -18,7 +18,7 @@ _LAYERS = (50, 50, 50)
 
 
 class Rival(NamedTuple):
-    """Its values at the points, and what it took."""
+    """The values of DeepXDE at the points, with its seconds and steps."""
 
     values: np.ndarray
     seconds: float

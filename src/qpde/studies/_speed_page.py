@@ -2,7 +2,7 @@
 
 from typing import Any
 
-# Name, words, what is promised (None: reported only).
+# Name, description and target of each ratio; the target is None where a ratio is only reported.
 _RATIOS = (
     ("authors_over_q_d20", "authors' way / our Q step, d=20", ">= 45"),
     ("deepxde_over_q_d20", "DeepXDE step / our Q step, d=20", ">= 80"),
@@ -19,7 +19,7 @@ _RATIOS = (
 
 
 def markdown(result: dict[str, Any], words: dict[str, str]) -> str:
-    """The page of a study; `words` name the rows."""
+    """The page of a result; `words` describe the rows."""
     machine, versions = result["machine"], result["versions"]
     memory = result["memory_mb"]
     lines = [

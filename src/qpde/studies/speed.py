@@ -1,8 +1,8 @@
 """What a training step costs, beside other codes: all rows measured in one run, in turn.
 
-The problem is the paper's survival problem. A row is a function that does steps; rows of a case are timed
-one after the other, round after round, and a ratio is the median over rounds of ratios within a round,
-so that a machine that slows down for a while slows both sides.
+The problem is the paper's survival problem. A row of the table is timed by a function that does steps. The
+rows of a case take turns, round after round, and a ratio is the median over rounds of the ratio within a
+round, so that a machine that slows down for a while slows both sides.
 """
 
 import platform
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,14 +22,18 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations, presets, zoo
-from .._field import AbstractField
-from .._form import AbstractForm, Identity
-from .._measure import chunk_size
-from .._network import MLP, Shallow, ShallowField
-from .._rule import AbstractRule, DeepGalerkin, QLearning
-from .._schedule import as_schedule
-from .._solve import solve
-from .._train import Run, make_plan
+from .._field.base import AbstractField
+from .._field.form import AbstractForm, Identity
+from .._network.mlp import MLP
+from .._network.shallow import Shallow, ShallowField
+from .._plot.style import headless, write_figure
+from .._rule.base import AbstractRule
+from .._rule.batch import chunk_size
+from .._rule.first_order import DeepGalerkin, QLearning
+from .._rule.schedule import as_schedule
+from .._runs.run_folder import write_study
+from .._solve.solve import plan_solve, solve
+from .._train.run import Run
 from . import _peers, _speed_page
 from ._machine import machine, today, versions
 
@@ -48,9 +53,9 @@ class Case(NamedTuple):
 CASES = {"d1": Case(1, 64, 1_500), "d20": Case(20, 256, 6_000), "d100": Case(100, 256, 2_000)}
 SCALING = {f"d{dim}": Case(dim, 256, 256) for dim in (10, 100, 1_000, 10_000)}
 
-Stepper = Callable[[int], None]
+Stepper = Callable[[int], None]  # does that many steps
 
-# The names of rows, and what they are in the tables.
+# The rows by name, in the words of the tables.
 ROWS = {
     "q": "qpde, Q-learning",
     "dgm": "qpde, deep Galerkin",
@@ -85,12 +90,12 @@ def _network(width: int) -> Shallow:
 
 
 def ours(case: Case, rule: AbstractRule, *, by_hessian: bool = False) -> Stepper:
-    """Steps of ours, through the same compiled block as `solve`."""
+    """Steps of one of our rules, through the same compiled block as in `solve`."""
     problem = zoo.survival(case.dim, discount=_DISCOUNT)
     network: Any = _network(case.width)
     if by_hessian:
         network = _ByHessian(network.build(problem.domain, key=jr.key(0)))
-    plan = make_plan(problem, network=network, rule=rule, batch=case.points, steps=10**6)
+    (plan,) = plan_solve(problem, network=network, rule=rule, batch=case.points, steps=10**6)
     run = Run(plan)
     state = run.begin()
 
@@ -118,7 +123,7 @@ def _unavoidable(
 
 
 def limit(case: Case) -> Stepper:
-    """The work that no step of this method can do without, in micro-batches of the same size."""
+    """The work that every step of this method needs, alone, in micro-batches of the same size."""
     domain = zoo.survival(case.dim).domain
     w = jr.normal(jr.key(0), (case.width, case.dim))
     chunk, _ = chunk_size(as_schedule(case.points), 1)
@@ -141,7 +146,7 @@ def _one_by_one(step: Callable[[], None]) -> Stepper:
 
 
 def steppers(case: Case, *, peers: bool) -> dict[str, Callable[[], Stepper]]:
-    """The rows of a case, each still to be made."""
+    """The rows of a case by name; calling one builds it."""
     dim, width, points = case
     shared: dict[str, Any] = {"discount": _DISCOUNT, "seed": 0}
     rows: dict[str, Callable[[], Stepper]] = {
@@ -162,7 +167,7 @@ def steppers(case: Case, *, peers: bool) -> dict[str, Callable[[], Stepper]]:
 
 
 class Timing(NamedTuple):
-    """Seconds before the first step was done, and seconds a step in every round."""
+    """The seconds until the first step was done, and the seconds per step of every round."""
 
     first: float
     rounds: list[float]
@@ -176,7 +181,7 @@ class Timing(NamedTuple):
 def measure(
     rows: dict[str, Callable[[], Stepper]], repeats: int, note: Callable[[str], None]
 ) -> dict[str, Timing]:
-    """Time rows in turn, `repeats` rounds."""
+    """Build the rows, then time them in turn for `repeats` rounds."""
     made, counts, first = {}, {}, {}
     for name, make in rows.items():
         note(f"{name}: compiling")
@@ -225,8 +230,8 @@ def deep(dim: int, *, closed: bool) -> Stepper:
     return steps
 
 
-# In a process of its own: the peak while a step of 10,000 points is compiled and run, above the program that
-# has everything but the step. Linux counts the peak from zero again after a 5 is written to clear_refs.
+# Run in a process of its own: the peak of memory while a step of 10,000 points is compiled and run, less the
+# memory just before. Linux forgets the peak so far when a 5 is written to clear_refs.
 _MEMORY = """
 from pathlib import Path
 from qpde import QLearning
@@ -243,7 +248,7 @@ print(status("VmHWM") - idle)
 
 
 def memory() -> float | None:
-    """Megabytes that a step (d=20, N=256, M=10,000) takes above idle; None where it is not Linux."""
+    """Megabytes that compiling and running a step (d=20, N=256, M=10,000) takes, None outside Linux."""
     if platform.system() != "Linux":
         return None
     done = subprocess.run(
@@ -255,68 +260,89 @@ def memory() -> float | None:
 def study(
     *, repeats: int = 9, peers: bool = True, note: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """The whole benchmark as one dictionary of plain values."""
-    here = machine()  # first: its load is that of other programs
+    """The whole benchmark as one dictionary of plain values; `note` is told of every measurement."""
+    here = machine()  # first, while the load is that of other programs alone
     used = versions("qpde", "jax", "jaxlib") | (_peers.versions() if peers else {})
     note("start-up")
-    problem = zoo.survival(20)
-    options: dict[str, Any] = presets.paper(problem) | {"steps": 200, "progress": False}
-    started = solve(problem, **options)
-    timings: dict[str, dict[str, Timing]] = {}
-    for name, case in CASES.items():
-        rows = steppers(case, peers=peers)
-        timings[name] = measure(rows, repeats, lambda text, name=name: note(f"{name}, {text}"))
-    scaling = measure(
-        {name: lambda case=case: ours(case, QLearning()) for name, case in SCALING.items()},
-        repeats,
-        lambda text: note(f"dimension, {text}"),
-    )
-    deeps = measure(
-        {
-            f"{kind}_d{dim}": lambda dim=dim, closed=closed: deep(dim, closed=closed)
-            for dim in (20, 100)
-            for kind, closed in (("engine", True), ("hessian", False))
-        },
-        repeats,
-        lambda text: note(f"deep network, {text}"),
-    )
+    startup = _startup_seconds()
+    timings = _measure_all(repeats, peers, note)
     note("memory")
-    twenty = timings["d20"]
-    ratios = {
-        "dgm_over_q_d20": ratio(twenty["dgm"], twenty["q"]),
-        "hessian_over_q_d20": ratio(twenty["hessian"], twenty["q"]),
-        "limit_over_q_d20": ratio(twenty["limit"], twenty["q"]),
-        "d10000_over_d1000": ratio(scaling["d10000"], scaling["d1000"]),
-        "mlp_hessian_over_engine_d20": ratio(deeps["hessian_d20"], deeps["engine_d20"]),
-        "mlp_hessian_over_engine_d100": ratio(deeps["hessian_d100"], deeps["engine_d100"]),
-    }
-    if peers:
-        ratios |= {
-            "authors_over_q_d20": ratio(twenty["authors"], twenty["q"]),
-            "deepxde_over_q_d20": ratio(twenty["deepxde"], twenty["q"]),
-            "deepxde_over_dgm_d20": ratio(twenty["deepxde"], twenty["dgm"]),
-            "authors_dgm_over_q_d20": ratio(twenty["authors_dgm"], twenty["authors"]),
-            "authors_over_q_d1": ratio(timings["d1"]["authors"], timings["d1"]["q"]),
-        }
     return {
         "date": today(),
         "machine": here,
         "versions": used,
         "repeats": repeats,
-        "ratios": ratios,
+        "ratios": _ratios(timings),
         "rows": [
             _row(name, CASES[name], row, timing)
-            for name, rows in timings.items()
-            for row, timing in rows.items()
+            for name in CASES
+            for row, timing in timings[name].items()
         ],
-        "scaling": [_row(name, SCALING[name], "q", timing) for name, timing in scaling.items()],
-        "deep": {name: 1e3 * timing.median for name, timing in deeps.items()},
-        "startup_seconds": started.compile_seconds,
+        "scaling": [
+            _row(name, SCALING[name], "q", timing) for name, timing in timings["scaling"].items()
+        ],
+        "deep": {name: 1e3 * timing.median for name, timing in timings["deep"].items()},
+        "startup_seconds": startup,
         "memory_mb": memory(),
     }
 
 
+def _startup_seconds() -> float:
+    """Seconds of compiling for a run with the paper's settings."""
+    problem = zoo.survival(20)
+    options: dict[str, Any] = presets.paper(problem) | {"steps": 200, "progress": False}
+    return solve(problem, **options).compile_seconds
+
+
+def _measure_all(
+    repeats: int, peers: bool, note: Callable[[str], None]
+) -> dict[str, dict[str, Timing]]:
+    """The timings of all rows: of every case by its name, of "scaling" and of "deep"."""
+    groups = {name: steppers(case, peers=peers) for name, case in CASES.items()}
+    groups["scaling"] = {
+        name: lambda case=case: ours(case, QLearning()) for name, case in SCALING.items()
+    }
+    groups["deep"] = {
+        f"{kind}_d{dim}": lambda dim=dim, closed=closed: deep(dim, closed=closed)
+        for dim in (20, 100)
+        for kind, closed in (("engine", True), ("hessian", False))
+    }
+    words = {"scaling": "dimension", "deep": "deep network"}
+    return {
+        name: measure(
+            rows, repeats, lambda text, name=name: note(f"{words.get(name, name)}, {text}")
+        )
+        for name, rows in groups.items()
+    }
+
+
+# The ratios by name: case and row of the numerator, case and row of the denominator.
+_RATIOS = {
+    "dgm_over_q_d20": (("d20", "dgm"), ("d20", "q")),
+    "hessian_over_q_d20": (("d20", "hessian"), ("d20", "q")),
+    "limit_over_q_d20": (("d20", "limit"), ("d20", "q")),
+    "d10000_over_d1000": (("scaling", "d10000"), ("scaling", "d1000")),
+    "mlp_hessian_over_engine_d20": (("deep", "hessian_d20"), ("deep", "engine_d20")),
+    "mlp_hessian_over_engine_d100": (("deep", "hessian_d100"), ("deep", "engine_d100")),
+    "authors_over_q_d20": (("d20", "authors"), ("d20", "q")),
+    "deepxde_over_q_d20": (("d20", "deepxde"), ("d20", "q")),
+    "deepxde_over_dgm_d20": (("d20", "deepxde"), ("d20", "dgm")),
+    "authors_dgm_over_q_d20": (("d20", "authors_dgm"), ("d20", "authors")),
+    "authors_over_q_d1": (("d1", "authors"), ("d1", "q")),
+}
+
+
+def _ratios(timings: dict[str, dict[str, Timing]]) -> dict[str, float]:
+    """The ratios whose rows were timed; without the peers theirs are left out."""
+    return {
+        name: ratio(timings[case][row], timings[other_case][other])
+        for name, ((case, row), (other_case, other)) in _RATIOS.items()
+        if row in timings[case]
+    }
+
+
 def _row(name: str, case: Case, row: str, timing: Timing) -> dict[str, Any]:
+    """One row of the table, in plain values."""
     return {
         "case": name,
         **case._asdict(),
@@ -328,11 +354,18 @@ def _row(name: str, case: Case, row: str, timing: Timing) -> dict[str, Any]:
     }
 
 
+def write(folder: Path, result: dict[str, Any]) -> None:
+    """Write `speed.json`, `SPEED.md` and `speed.png`."""
+    headless()
+    write_study(folder, "speed", result, markdown(result), page_name="SPEED.md")
+    write_figure(draw(result), folder / "speed.png", dpi=160)
+
+
 def markdown(result: dict[str, Any]) -> str:
-    """The page of a study."""
+    """The page of a result, in Markdown."""
     return _speed_page.markdown(result, ROWS)
 
 
 def draw(result: dict[str, Any]) -> Any:
-    """The figure of a study."""
+    """The figure of a result."""
     return _speed_page.draw(result, ROWS)

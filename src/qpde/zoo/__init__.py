@@ -8,7 +8,7 @@ solution and count as one, each other problem of `TARGETS` is one.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .._problem import Problem
+from .._problem.problem import Problem
 from ._boxes import cube_cosines as cube_cosines
 from ._boxes import cube_norm as cube_norm
 from ._boxes import cube_products as cube_products

@@ -9,10 +9,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._domain import Box, as_dimension
-from .._jet import Jet
-from .._lift import lift
-from .._problem import Problem
+from .._boundary.lift import lift
+from .._domain.base import as_dimension
+from .._domain.box import Box
+from .._field.jet import Jet
+from .._problem.problem import Problem
 from ._linear import Laplace
 from ._recipe import recorded
 

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._domain import Box, Interval, as_dimension
-from .._eta import others
-from .._form import Numbers
-from .._jet import Jet
-from .._lift import lift
-from .._problem import Problem
-from .._round import Ball
+from .._boundary.lift import lift
+from .._domain.base import as_dimension
+from .._domain.box import Box, Interval
+from .._domain.eta import others
+from .._domain.round import Ball
+from .._field.jet import Jet
+from .._precision import Numbers
+from .._problem.problem import Problem
 from ._recipe import recorded
 
 

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._domain import as_dimension
-from .._form import Numbers
-from .._jet import Jet
-from .._problem import Problem
-from .._round import Annulus, Ball, Ellipsoid
+from .._domain.base import as_dimension
+from .._domain.round import Annulus, Ball, Ellipsoid
+from .._field.jet import Jet
+from .._precision import Numbers
+from .._problem.problem import Problem
 from ._recipe import recorded
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._problem import Problem
+from .._problem.problem import Problem
 
 
 def recorded(build: Callable[..., Problem]) -> Callable[..., Problem]:

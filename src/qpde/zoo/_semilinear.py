@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._domain import as_dimension
-from .._form import Numbers
-from .._jet import Jet
-from .._lift import lift
-from .._problem import Problem
-from .._round import Ball
+from .._boundary.lift import lift
+from .._domain.base import as_dimension
+from .._domain.round import Ball
+from .._field.jet import Jet
+from .._precision import Numbers
+from .._problem.problem import Problem
 from ._linear import alternating
 from ._recipe import recorded
 

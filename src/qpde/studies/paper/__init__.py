@@ -1,4 +1,4 @@
-"""The paper's experiments, reproduced: runs, tables, figures, claims and a page."""
+"""The paper's experiments, reproduced: training runs, tables, figures, claims and a page."""
 
 import dataclasses
 import json
@@ -7,23 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._archive import write_bytes, write_text
-from ..._store import make_folder
-from ..._style import figure_of, svg, write_figure
+from ..._files.archive import write_text
+from ..._plot.style import headless, write_forms
+from ..._runs.run_folder import make_folder
+from .._columns import read_columns, write_columns
 from .._jobs import run_jobs
 from .._machine import machine, today, versions
-from .._tables import read_table, write_table
+from .._names import chosen_names
 from .claims import claims
 from .figures import suited
 from .page import page
-from .parts import FULL, PARTS, QUICK, Tables
+from .parts import PARTS
+from .runs import FULL, QUICK
 
 _STUDY, _CLAIMS, _PAGE = "study.json", "claims.json", "index.html"
 _PACKAGES = ("qpde", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "matplotlib")
 
 
 def open_study(folder: Path, *, quick: bool, resume: bool, force: bool) -> None:
-    """Make the folder of a reproduction; one that is there is gone on with only if that is said."""
+    """Make the folder; `resume` keeps the runs of an earlier reproduction there, `force` removes them."""
     path, effort = folder / _STUDY, "quick" if quick else "full"
     there = json.loads(path.read_text())["effort"] if path.exists() else None
     if there is not None and not resume and not force:
@@ -50,24 +52,19 @@ def _write_study(path: Path, effort: str) -> None:
 
 
 def check_parts(only: str | None) -> list[str]:
-    """The parts that were asked for, by name."""
-    names = list(PARTS) if only is None else [name.strip() for name in only.split(",")]
-    for name in names:
-        if name not in PARTS:
-            raise ValueError(f"There is no part {name!r}. There are: {', '.join(PARTS)}.")
-    return names
+    """The names of the parts to do; `only` lists some of them, with commas between."""
+    return chosen_names(only, PARTS, "part")
 
 
 def reproduce(
     folder: Path, names: Sequence[str], *, quick: bool, speed: Path | None, progress: bool
 ) -> dict[str, Any]:
-    """Do what is left of the named parts, and write figures, claims and the page of all that is there.
+    """Do the runs of the named parts that are missing, then write tables, figures, claims and the page.
 
-    `speed` is the result of `qpde bench speed`, from which the authors' time is taken.
+    Figures, claims and page are those of every table in the folder. `speed` is the result of
+    `qpde bench speed`, which has the time of a step the authors' way.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
+    headless()
     effort = QUICK if quick else FULL
     jobs = [job for name in names for job in PARTS[name].jobs(effort)]
     outcomes = run_jobs(jobs, folder / "runs", progress=progress)
@@ -76,9 +73,10 @@ def reproduce(
         if part.measured and kept.exists():
             continue
         for table_name, columns in part.tables(effort, outcomes).items():
-            write_table(folder / "data" / f"{table_name}.csv", columns)
-    tables = {path.stem: read_table(path) for path in sorted((folder / "data").glob("*.csv"))}
-    _draw(folder, tables)
+            write_columns(folder / "data" / f"{table_name}.csv", columns)
+    tables = {path.stem: read_columns(path) for path in sorted((folder / "data").glob("*.csv"))}
+    for name, drawing in suited(tables).items():
+        write_forms(drawing.draw(tables[drawing.table]), folder / "figures" / name)
     study = json.loads((folder / _STUDY).read_text()) | _work(folder / "runs")
     found = claims(tables, _authors_ratio(speed))
     result = study | {"claims": [dataclasses.asdict(claim) for claim in found]}
@@ -88,27 +86,15 @@ def reproduce(
 
 
 def _work(folder: Path) -> dict[str, Any]:
-    """How many runs the folder holds, and the seconds they took."""
+    """The number of runs in the folder, and the seconds that they took."""
     numbers = [json.loads(path.read_text())["best"] for path in folder.glob("*.json")]
     training = sum(row["seconds"] for row in numbers)
     compiling = sum(row["compile_seconds"] for row in numbers)
     return {"runs": len(numbers), "seconds": training, "compile_seconds": compiling}
 
 
-def _draw(folder: Path, tables: Tables) -> None:
-    import matplotlib.pyplot as plt
-
-    for name, drawing in suited(tables).items():
-        figure = figure_of(drawing.draw(tables[drawing.table]))
-        stem = folder / "figures" / name
-        write_bytes(stem.with_suffix(".svg"), svg(figure))
-        for form in (".pdf", ".png"):
-            write_figure(figure, stem.with_suffix(form), dpi=160)
-        plt.close(figure)
-
-
 def _authors_ratio(speed: Path | None) -> float | None:
-    """Time of deep Galerkin over that of Q-learning, the authors' way, from a speed benchmark."""
+    """The time of a deep-Galerkin step over that of a Q-learning step, both the authors' way, if measured."""
     if speed is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The paper's claims, each beside what was measured."""
+"""The paper's claims, each beside the number that was measured."""
 
 import dataclasses
 from collections.abc import Callable
@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from .._tables import Table, where
-from .parts import Tables
+from .._columns import Columns, where
+from .runs import Tables
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A statement of the paper in a few words, its number, ours, and whether it holds.
+    """A statement of the paper in a few words, the paper's number, ours, and whether the statement holds.
 
     `median`, `low` and `high` are over runs; `skill` is the median of the runs that the claim is about.
-    `holds` is None where the paper gives nothing that could fail.
+    `holds` is None where the paper gives no number or order that could fail.
     """
 
     id: str
     statement: str
     paper: str
-    measured: str  # what the numbers below are
+    measured: str  # the quantity whose median and range follow
     median: float
     low: float
     high: float
@@ -41,6 +41,7 @@ def _claim(
     why: str,
     skill: Any = None,
 ) -> Claim:
+    """A claim whose median and range are those of `values`, and which holds where `holds(values)` does."""
     values = np.atleast_1d(np.asarray(values, float))
     return Claim(
         id=name,
@@ -118,50 +119,62 @@ def _one_dimension(tables: Tables) -> list[Claim]:
 
 def _twenty_dimensions(tables: Tables) -> list[Claim]:
     runs = tables["runs-20d"]
-    q, dgm = where(runs, rule="q-learning"), where(runs, rule="deep-galerkin")
-    radius = tables["radius-20d"]
+    return [
+        *_losses(tables),
+        *_errors(tables),
+        _claim(
+            "d20-best-better",
+            "d = 20: taking the iterate with the smallest loss improves the result",
+            "noticeably",
+            "error of the last iterate / error of the best",
+            runs["last_relative_l2_error"] / runs["relative_l2_error"],
+            lambda v: np.median(v) > 1,
+            "Over all runs of both methods.",
+        ),
+    ]
 
-    def by_run(rule: str, name: str, reduce: Callable[[Any], Any]) -> np.ndarray:
-        rows = where(radius, rule=rule)
-        return np.array([reduce(where(rows, seed=seed)[name]) for seed in np.unique(rows["seed"])])
 
-    mse_q, mse_dgm = (
-        by_run(rule, "mean_squared_error", np.mean) for rule in ("q-learning", "deep-galerkin")
-    )
-    worst_q, worst_dgm = (
-        by_run(rule, "max_relative_error", np.max) for rule in ("q-learning", "deep-galerkin")
-    )
+def _losses(tables: Tables) -> list[Claim]:
+    """The losses of both methods in twenty dimensions."""
+    alone = float(tables["constant-20d"]["loss"][0])
+    claims = []
+    for name, rule, word in (("q", "q-learning", "Q-PDE"), ("dgm", "deep-galerkin", "DGM")):
+        runs = where(tables["runs-20d"], rule=rule)
+        claims.append(
+            _claim(
+                f"d20-loss-{name}",
+                f"d = 20: the loss of {word} is below 1e-5 after 40,000 steps",
+                "1e-5",
+                "mean of (L Q)^2 of the best iterate on 100,000 fresh points",
+                runs["loss"],
+                lambda v: np.median(v) < 1e-5,
+                f"The best constant in place of the network has a loss of {alone:.1e}, so that this loss is "
+                "no sign of a good solution.",
+                runs["skill"],
+            )
+        )
+    return claims
+
+
+def _by_seed(columns: Columns, name: str, reduce: Callable[[Any], Any]) -> np.ndarray:
+    """One number for each seed, made of its rows."""
+    seeds = np.unique(columns["seed"])
+    return np.array([reduce(where(columns, seed=seed)[name]) for seed in seeds])
+
+
+def _errors(tables: Tables) -> list[Claim]:
+    """The errors of both methods in twenty dimensions, beside each other."""
+    rules = ("q-learning", "deep-galerkin")
+    q, dgm = (where(tables["runs-20d"], rule=rule) for rule in rules)
+    radii = [where(tables["radius-20d"], rule=rule) for rule in rules]
+    mse_q, mse_dgm = (_by_seed(rows, "mean_squared_error", np.mean) for rows in radii)
+    worst_q, worst_dgm = (_by_seed(rows, "max_relative_error", np.max) for rows in radii)
     behind = (
         "DGM descends the mean of (L Q)^2 itself and is further along after the same steps: its loss is "
         f"{dgm['loss'][0]:.1e}, that of Q-PDE {np.median(q['loss']):.1e}. The range is over seeds of Q-PDE "
         "against one run of DGM."
     )
-    alone = float(tables["constant-20d"]["loss"][0])
-    constant = (
-        f"The best constant in place of the network has a loss of {alone:.1e}, so that this loss is no sign "
-        "of a good solution."
-    )
     return [
-        _claim(
-            "d20-loss-q",
-            "d = 20: the loss of Q-PDE is below 1e-5 after 40,000 steps",
-            "1e-5",
-            "mean of (L Q)^2 of the best iterate on 100,000 fresh points",
-            q["loss"],
-            lambda v: np.median(v) < 1e-5,
-            constant,
-            q["skill"],
-        ),
-        _claim(
-            "d20-loss-dgm",
-            "d = 20: the loss of DGM is below 1e-5 after 40,000 steps",
-            "1e-5",
-            "mean of (L Q)^2 of the best iterate on 100,000 fresh points",
-            dgm["loss"],
-            lambda v: np.median(v) < 1e-5,
-            constant,
-            dgm["skill"],
-        ),
         _claim(
             "d20-order-error",
             "d = 20: Q-PDE has a smaller mean squared error than DGM",
@@ -200,15 +213,6 @@ def _twenty_dimensions(tables: Tables) -> list[Claim]:
             lambda v: np.median(v) > 1,
             behind,
             dgm["skill"],
-        ),
-        _claim(
-            "d20-best-better",
-            "d = 20: taking the iterate with the smallest loss improves the result",
-            "noticeably",
-            "error of the last iterate / error of the best",
-            runs["last_relative_l2_error"] / runs["relative_l2_error"],
-            lambda v: np.median(v) > 1,
-            "Over all runs of both methods.",
         ),
     ]
 
@@ -317,7 +321,7 @@ def _put(tables: Tables) -> list[Claim]:
     return claims
 
 
-def _timing(columns: Table) -> list[Claim]:
+def _timing(columns: Columns) -> list[Claim]:
     return [
         _claim(
             "time-ours",
@@ -357,6 +361,6 @@ _BY_TABLE: dict[str, Callable[[Tables], list[Claim]]] = {
 
 
 def claims(tables: Tables, authors_ratio: float | None) -> list[Claim]:
-    """The claims whose tables are there; the authors' way where a speed benchmark was found."""
+    """The claims whose tables are there, and one about the authors' way where its ratio of times is known."""
     found = [claim for name, make in _BY_TABLE.items() if name in tables for claim in make(tables)]
     return found if authors_ratio is None else [*found, _authors_timing(authors_ratio)]

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._style import COMPUTED, CYCLE, EXACT, QUIET, finish, new_axes, new_figure
-from .._tables import Table, where
-from .parts import Tables
+from ..._plot.style import COMPUTED, CYCLE, EXACT, QUIET, finish, new_axes, new_figure
+from .._columns import Columns, where
+from .runs import Tables
 
 # One colour for each method in every figure.
 _COLOURS = {"q-learning": COMPUTED, "deep-galerkin": CYCLE[1]}
@@ -16,20 +16,20 @@ _LOSS = r"mean of $(\mathcal{L} Q)^2$"
 
 
 class Drawing(NamedTuple):
-    """A figure: the table it is drawn from, the function that draws it, and what it shows."""
+    """A figure: the table it is drawn from, the function that draws it, and a description in words."""
 
     table: str
-    draw: Callable[[Table], Any]
+    draw: Callable[[Columns], Any]
     words: str
 
 
-def _runs(columns: Table) -> Iterator[tuple[str, str | None, Table]]:
-    """The runs of a table: rule, a label for the first one of it, rows."""
+def _runs(columns: Columns) -> Iterator[tuple[str, str | None, Columns]]:
+    """The runs of a table: the rule, its label (of seed 0 alone, for the legend), and the rows."""
     for rule, seed in sorted(set(zip(columns["rule"], columns["seed"], strict=True)), reverse=True):
         yield rule, _WORDS[rule] if seed == 0 else None, where(columns, rule=rule, seed=seed)
 
 
-def _loss(columns: Table) -> Any:
+def _loss(columns: Columns) -> Any:
     ax = new_axes(None)
     for rule, label, run in _runs(columns):
         ax.fill_between(
@@ -40,7 +40,7 @@ def _loss(columns: Table) -> Any:
     return finish(ax)
 
 
-def _residual(columns: Table) -> Any:
+def _residual(columns: Columns) -> Any:
     ax = new_axes(None)
     for i, name in enumerate(name for name in columns if name.startswith("last_")):
         label = f"seed {name.removeprefix('last_seed')}"
@@ -51,7 +51,7 @@ def _residual(columns: Table) -> Any:
     return finish(ax)
 
 
-def _solution(columns: Table) -> Any:
+def _solution(columns: Columns) -> Any:
     ax = new_axes(None)
     ax.plot(columns["x"], columns["exact"], color=EXACT, lw=2.2, alpha=0.35, label="exact")
     ax.plot(
@@ -61,7 +61,7 @@ def _solution(columns: Table) -> Any:
     return finish(ax)
 
 
-def _relative_error(columns: Table) -> Any:
+def _relative_error(columns: Columns) -> Any:
     ax = new_axes(None)
     for i, name in enumerate(name for name in columns if name.startswith("error_")):
         label = f"seed {name.removeprefix('error_seed')}"
@@ -71,8 +71,8 @@ def _relative_error(columns: Table) -> Any:
     return finish(ax)
 
 
-def _by_radius(name: str, label: str) -> Callable[[Table], Any]:
-    def draw(columns: Table) -> Any:
+def _by_radius(name: str, label: str) -> Callable[[Columns], Any]:
+    def draw(columns: Columns) -> Any:
         ax = new_axes(None)
         for rule, word, run in _runs(columns):
             marks = {"color": _COLOURS[rule], "marker": ".", "ms": 3.5, "lw": 0.8}
@@ -83,7 +83,7 @@ def _by_radius(name: str, label: str) -> Callable[[Table], Any]:
     return draw
 
 
-def _scatter(columns: Table) -> Any:
+def _scatter(columns: Columns) -> Any:
     ax = new_axes(None)
     inset = ax.inset_axes((0.1, 0.1, 0.42, 0.42))
     inset.tick_params(labelsize=7)
@@ -98,7 +98,7 @@ def _scatter(columns: Table) -> Any:
     return finish(ax)
 
 
-def _cycles(columns: Table) -> Any:
+def _cycles(columns: Columns) -> Any:
     ax = new_axes(None)
     names = [name for name in columns if name != "step"]
     for name, colour in zip(names, (COMPUTED, CYCLE[1], CYCLE[2]), strict=True):
@@ -107,7 +107,7 @@ def _cycles(columns: Table) -> Any:
     return finish(ax)
 
 
-def _batches(columns: Table) -> Any:
+def _batches(columns: Columns) -> Any:
     axes = new_figure((4.8, 3.3), 1, 2)
     for ax, dim in zip(axes, (1, 20), strict=True):
         for i, kind in enumerate(("growing", "constant")):
@@ -127,8 +127,8 @@ def _spread(ax: Any, at: float, values: np.ndarray, colour: str) -> None:
     ax.plot([at - 0.15, at + 0.15], [np.median(values)] * 2, color=colour, lw=2)
 
 
-def _sensitivity(parameter: str) -> Callable[[Table], Any]:
-    def draw(columns: Table) -> Any:
+def _sensitivity(parameter: str) -> Callable[[Columns], Any]:
+    def draw(columns: Columns) -> Any:
         axes = new_figure((4.8, 3.3), 1, 2)
         for ax, dim in zip(axes, (1, 20), strict=True):
             rows = where(columns, dim=dim, parameter=parameter)
@@ -146,7 +146,7 @@ def _sensitivity(parameter: str) -> Callable[[Table], Any]:
     return draw
 
 
-def _put_value(columns: Table) -> Any:
+def _put_value(columns: Columns) -> Any:
     ax = new_axes(None)
     ax.plot(columns["x"], columns["exact"], color=EXACT, lw=2.2, alpha=0.35, label="exact")
     for rule, dashes in (("q-learning", "--"), ("deep-galerkin", ":")):
@@ -159,7 +159,7 @@ def _put_value(columns: Table) -> Any:
     return finish(ax)
 
 
-def _put_generator(columns: Table) -> Any:
+def _put_generator(columns: Columns) -> Any:
     ax = new_axes(None)
     for rule in ("q-learning", "deep-galerkin"):
         style = {"color": _COLOURS[rule], "lw": 1.0, "label": _WORDS[rule]}

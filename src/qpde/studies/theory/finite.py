@@ -18,12 +18,12 @@ import jax.random as jr
 import numpy as np
 
 from ... import activations, zoo
-from ..._form import fresh
-from ..._kernel import finite_kernel
-from ..._network import Shallow, ShallowField, cast, trainable
-from ..._nodes import nodes
-from ..._problem import Problem
-from ..._trial import Trial
+from ..._limit.kernel import finite_kernel
+from ..._network.base import trainable
+from ..._network.shallow import Shallow, ShallowField
+from ..._precision import cast, x64
+from ..._problem.problem import Problem
+from ..._problem.trial import Trial
 
 NODES = 40  # integrals of functions as smooth as these are exact to rounding
 
@@ -41,7 +41,7 @@ def network(width: int, beta: float = 0.75) -> Shallow:
 
 def draw(width: int, beta: float, seed: int) -> ShallowField:
     """A network at its start, in float64."""
-    with jax.enable_x64(True):
+    with x64():
         built = network(width, beta).build(problem().domain, key=jr.key(seed))
         return cast(built, "float64")
 
@@ -59,10 +59,10 @@ class Moment:
 def follow(width: int, beta: float, seed: int, times: Sequence[float], step: float) -> list[Moment]:
     """A network at the given times, from its start on."""
     trial = Trial.of(problem(), draw(width, beta, seed), exact_boundary=True)
-    points, weights = nodes(problem().domain, NODES)
+    points, weights = problem().domain.nodes(NODES)
     few = np.linspace(-0.8, 0.8, 5)[:, None]
     moments, now = [], 0.0
-    with jax.enable_x64(True):
+    with x64():
         for time in times:
             count = max(round((time - now) / step), 1) if time > now else 0
             length = (time - now) / count if count else 0.0
@@ -70,7 +70,7 @@ def follow(width: int, beta: float, seed: int, times: Sequence[float], step: flo
             now = time
             net: Any = trial.network
             size = sum(float(jnp.mean(jnp.abs(v))) for v in (net.c, net.w, net.b))
-            jets = np.asarray(jets_at(fresh(trial), jnp.asarray(points)))
+            jets = np.asarray(jets_at(trial, jnp.asarray(points)))
             moments.append(Moment(time, jets, finite_kernel(net, few, few), size))
     return moments
 

@@ -6,27 +6,27 @@ import numpy as np
 import scipy.linalg
 
 from ... import zoo
-from ..._limit import LinearFlow, stationary
-from ..._limit_system import Elsewhere, System
-from ..._monotonicity import monotonicity
-from ..._network import Shallow
-from ..._nodes import nodes
-from ..._problem import Problem
-from ..._style import COMPUTED, CYCLE, EXACT, finish, new_figure
-from .._tables import Table, table, where
+from ..._limit.fixed_point import stationary
+from ..._limit.flow import LinearFlow
+from ..._limit.system import AbstractSample, System
+from ..._monotone.monotonicity import monotonicity
+from ..._network.shallow import Shallow
+from ..._plot.style import COMPUTED, CYCLE, EXACT, finish, new_figure
+from ..._problem.problem import Problem
+from .._columns import Columns, from_rows, where
 from . import finite
-from .findings import Finding
+from .checks import Check
 
 _DIMS = (1, 2, 20)
 _ROUNDING, _SPREAD = 1e-13, 0.05
 
 
-def _exact(system: System | Elsewhere, problem: Problem) -> np.ndarray:
+def _exact(system: AbstractSample, problem: Problem) -> np.ndarray:
     assert problem.exact is not None  # the zoo's have one
     return system.values(problem.exact)
 
 
-def spectrum(quick: bool) -> Table:
+def spectrum(quick: bool) -> Columns:
     """Leading eigenvalues of the discretised `L B` in three dimensions."""
     rows = []
     for dim in _DIMS:
@@ -38,10 +38,10 @@ def spectrum(quick: bool) -> Table:
         values = LinearFlow(System(problem, network, count), 1.0).values
         for index, value in enumerate(values[: 10 if dim == 1 else 200], start=1):
             rows.append({"dim": dim, "index": index, "real": value.real, "imaginary": value.imag})
-    return table(rows)
+    return from_rows(rows)
 
 
-def slow_end(quick: bool) -> Table:
+def slow_end(quick: bool) -> Columns:
     """Error against training time: the limit, and networks of finite width."""
     system = System(finite.problem(), finite.network(1), 80)
     flow, exact = LinearFlow(system, 1.0), _exact(system, system.problem)
@@ -57,16 +57,16 @@ def slow_end(quick: bool) -> Table:
             gap = moment.jets[0] - exact
             error = _relative(gap, exact, other.weights)
             rows.append({"width": width, "time": moment.time, "error": error})
-    return table(rows)
+    return from_rows(rows)
 
 
-def path(quick: bool) -> Table:
+def path(quick: bool) -> Columns:
     """The limit's path: its error, `L Q`, and the integrals that the convergence theorem bounds."""
     system = System(finite.problem(), finite.network(1), 80)
     flow, exact = LinearFlow(system, 1.0), _exact(system, system.problem)
     times = np.concatenate([[0.0], np.logspace(-4, 10, 400 if quick else 4_000)])
     weights, phi = system.weights, system.phi
-    start = phi.T @ (weights * system.start)
+    start = phi.T @ (weights * system.start.constant)
     constant = monotonicity(system.problem).constant
     assert constant is not None  # proved for this problem
     bound = float(start @ start) / (2.0 * constant)
@@ -90,11 +90,11 @@ def path(quick: bool) -> Table:
         row |= {"moved": moved, "bound": bound, "energy": float(inside @ inside)}
         row |= {"residual": float(weights @ np.square(residual)) ** 0.5}
         rows.append(row | {"weak": abs(float(bump @ residual))})
-    return table(rows)
+    return from_rows(rows)
 
 
-def kernel(quick: bool) -> Table:
-    """Eigenvalues of `B`, and how well functions with zero boundary values lie in its image."""
+def kernel(quick: bool) -> Columns:
+    """Eigenvalues of `B`, and the part of three functions that lies outside its leading eigenfunctions."""
     system = System(finite.problem(), finite.network(1), 80)
     x, weights = system.points[:, 0], system.weights
     rows = []
@@ -110,11 +110,11 @@ def kernel(quick: bool) -> Table:
             rest = target - basis @ (basis.T @ (weights * target))
             row[name] = _relative(rest, target, weights)
         rows.append(row)
-    return table(rows)
+    return from_rows(rows)
 
 
-def definite(quick: bool) -> Table:
-    """The matrices `B(x_i, x_j)` of a few points, whole, and `B` against its largest eigenvalue.
+def definite(quick: bool) -> Columns:
+    """The extreme eigenvalues of matrices `B(x_i, x_j)`, and how far `B` stretches functions.
 
     The ratio `||B v||^2 / ||v||_B^2` is taken for functions `v` with a jump, at quadrature nodes that are not
     those of the eigenvalue.
@@ -123,19 +123,19 @@ def definite(quick: bool) -> Table:
     for dim, counts in ((1, (2, 4, 6)), (2, (10, 20)), (20, (50, 100, 200))):
         problem, activation = zoo.survival(dim), finite.network(1).activation
         system = System(problem, Shallow(1, activation=activation), 80 if dim == 1 else 256)
-        x, weights = nodes(problem.domain, 61 if dim == 1 else 600, seed=1)
+        x, weights = problem.domain.nodes(61 if dim == 1 else 600, seed=1)
         b = _matrix(system, x)
         v = np.sign(x @ rng.standard_normal((dim, 200)) + 0.3 * rng.standard_normal(200)[None])
         moved = b @ (weights[:, None] * v)
         ratio = (weights @ moved**2) / np.sum(weights[:, None] * v * moved, axis=0)
         for count in counts:
-            few = _matrix(system, nodes(problem.domain, count, seed=2)[0])
+            few = _matrix(system, problem.domain.nodes(count, seed=2)[0])
             # To unit diagonal, lest a point near the boundary, where eta is small, look like rounding.
             side = 1.0 / np.sqrt(np.diag(few))
             size = scipy.linalg.eigvalsh(side[:, None] * few * side[None])
             row = {"dim": dim, "points": count, "smallest": size[0], "largest": size[-1]}
             rows.append(row | {"norm": system.eigenvalues[0], "ratio": ratio.max()})
-    return table(rows)
+    return from_rows(rows)
 
 
 def _matrix(system: System, x: np.ndarray) -> np.ndarray:
@@ -144,7 +144,7 @@ def _matrix(system: System, x: np.ndarray) -> np.ndarray:
     return eta[:, None] * system.kernel.values(x, x).value * eta[None]
 
 
-def fixed_point(quick: bool) -> Table:
+def fixed_point(quick: bool) -> Columns:
     """Error of the fixed point, and that of the best constant network."""
     cases = [(1, 0.1, 80), (2, 0.2, 256), (20, 0.2, 256 if quick else 500)]
     if not quick:
@@ -156,7 +156,7 @@ def fixed_point(quick: bool) -> Table:
             finite.network(1) if dim == 1 else Shallow(1, activation=finite.network(1).activation)
         )
         system = System(problem, network, count)
-        other = system.elsewhere(min(count + 1, 1_024), seed=1)
+        other = system.held_out(min(count + 1, 1_024), seed=1)
         q, strength = stationary(system, other)
         exact, eta = _exact(other, problem), other.values(problem.domain.eta.value)
         weights = other.weights
@@ -171,20 +171,20 @@ def fixed_point(quick: bool) -> Table:
                 "regularisation": strength,
             }
         )
-    return table(rows)
+    return from_rows(rows)
 
 
 def _relative(gap: np.ndarray, exact: np.ndarray, weights: np.ndarray) -> float:
     return float(np.sqrt(weights @ np.square(gap) / (weights @ np.square(exact))))
 
 
-def spectrum_findings(found: Table) -> list[Finding]:
-    findings = []
+def spectrum_checks(found: Columns) -> list[Check]:
+    checks = []
     for dim in _DIMS:
         part = where(found, dim=dim)
         worst = float(part["real"].max())
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"spectrum-{dim}",
                 f"The flow contracts: eigenvalues of `L B` in the left half plane, d = {dim}",
                 "negative real parts, accumulating at 0: no spectral gap",
@@ -195,16 +195,16 @@ def spectrum_findings(found: Table) -> list[Finding]:
                 "why training is slow at the end: each decade of error needs a new decade of time, or more",
             )
         )
-    return findings
+    return checks
 
 
-def slow_findings(found: Table) -> list[Finding]:
+def slow_checks(found: Columns) -> list[Check]:
     part = where(found, width=np.inf)
-    findings = []
+    checks = []
     for time, target in ((1e2, 1e-2), (1e4, 5e-4), (1e6, 5e-5)):
         error = float(np.interp(np.log(time), np.log(part["time"]), part["error"]))
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"time-{time:.0e}",
                 f"The infinitely wide network after time {time:.0e}",
                 "converges",
@@ -214,17 +214,17 @@ def slow_findings(found: Table) -> list[Finding]:
                 f"at most {target:g} is asked for",
             )
         )
-    return findings
+    return checks
 
 
-def path_findings(found: Table) -> list[Finding]:
+def path_checks(found: Columns) -> list[Check]:
     time, average = found["time"][1:], found["mean_error"][1:]
     late = time > 1.0
     bound, moved = float(found["bound"][0]), found["moved"]
     energy = found["energy"]
     bounded = found["residual"]
     return [
-        Finding(
+        Check(
             "time-average",
             "The mean over time of the squared error tends to 0",
             "`(1/t) ∫ ‖Q_s − u‖² ds → 0`",
@@ -233,7 +233,7 @@ def path_findings(found: Table) -> list[Finding]:
             bool(np.all(np.diff(average[late]) <= 0) and average[-1] < 1e-6 * average[0]),
             "",
         ),
-        Finding(
+        Check(
             "moved",
             "The squared speed has a finite integral",
             "`∫ ‖B L Q_s‖² ds ≤ ‖L f‖_B² / (2 α γ_L)` for every t",
@@ -242,7 +242,7 @@ def path_findings(found: Table) -> list[Finding]:
             bool(np.all(moved <= bound)),
             "holds along the whole path; γ_L is the certified constant of `monotonicity`",
         ),
-        Finding(
+        Check(
             "energy",
             "The distance in the norm of B falls all the time",
             "`‖L Q_t‖_B` does not grow",
@@ -251,7 +251,7 @@ def path_findings(found: Table) -> list[Finding]:
             bool(np.all(np.diff(energy) <= 1e-12 * energy[0])),
             "",
         ),
-        Finding(
+        Check(
             "weak",
             "`L Q_t` tends to 0 weakly, being bounded",
             "weak convergence if and only if bounded",
@@ -266,12 +266,12 @@ def path_findings(found: Table) -> list[Finding]:
     ]
 
 
-def definite_findings(found: Table) -> list[Finding]:
+def definite_checks(found: Columns) -> list[Check]:
     share = found["smallest"] / found["largest"]
     hardest = int(np.argmin(share))
     part = found["ratio"] / found["norm"]
     return [
-        Finding(
+        Check(
             "positive",
             "`B` is strictly positive definite",
             "matrices `B(x_i, x_j)` of different points, scaled to unit diagonal, have positive eigenvalues",
@@ -281,7 +281,7 @@ def definite_findings(found: Table) -> list[Finding]:
             bool(share[hardest] > _ROUNDING),
             f"rounding is below {_ROUNDING:g}; more points in one dimension reach it",
         ),
-        Finding(
+        Check(
             "norms",
             "`‖B v‖² ≤ λ ‖v‖_B²`",
             "λ is the largest eigenvalue",
@@ -294,11 +294,11 @@ def definite_findings(found: Table) -> list[Finding]:
     ]
 
 
-def kernel_findings(found: Table) -> list[Finding]:
+def kernel_checks(found: Columns) -> list[Check]:
     eigenvalues = found["eigenvalue"]
     worst = max(float(found[name][-1]) for name in ("bump", "wave"))
     return [
-        Finding(
+        Check(
             "dense",
             "The image of `B` is dense among functions with zero boundary values",
             "any such function can be approximated",
@@ -310,13 +310,13 @@ def kernel_findings(found: Table) -> list[Finding]:
     ]
 
 
-def fixed_findings(found: Table) -> list[Finding]:
-    findings = []
+def fixed_checks(found: Columns) -> list[Check]:
+    checks = []
     for dim, asked in ((1, 1e-6), (20, None)):
         part = where(found, dim=dim)
         error, constant = float(part["error"][-1]), float(part["constant"][-1])
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"fixed-{dim}",
                 f"A fixed point solves the equation, d = {dim}",
                 "`B L Q = 0` only where `L Q = 0`",
@@ -326,10 +326,10 @@ def fixed_findings(found: Table) -> list[Finding]:
                 f"the best constant network has {constant:.1e}",
             )
         )
-    return findings
+    return checks
 
 
-def draw_slow(found: Table) -> Any:
+def draw_slow(found: Columns) -> Any:
     """Error against time on log axes."""
     (ax,) = new_figure((4.8, 3.3), 1, 1)
     for width, colour in zip(np.unique(found["width"]), (*CYCLE[1:5], EXACT), strict=False):
@@ -347,7 +347,7 @@ def draw_slow(found: Table) -> Any:
     return finish(ax, "one dimension, plain flow")
 
 
-def draw_spectrum(found: Table) -> Any:
+def draw_spectrum(found: Columns) -> Any:
     """Eigenvalues by rank."""
     (ax,) = new_figure((4.8, 3.3), 1, 1)
     for dim, colour in zip(_DIMS, CYCLE, strict=False):
@@ -360,7 +360,7 @@ def draw_spectrum(found: Table) -> Any:
     return finish(ax, "no spectral gap")
 
 
-def draw_path(found: Table) -> Any:
+def draw_path(found: Columns) -> Any:
     """The time average, and the integral beside its bound."""
     axes = new_figure((9.2, 3.3), 1, 2)
     time = found["time"][1:]
@@ -376,7 +376,7 @@ def draw_path(found: Table) -> Any:
     return axes
 
 
-def draw_kernel(found: Table) -> Any:
+def draw_kernel(found: Columns) -> Any:
     """Eigenvalues of `B`, and the rest of functions outside its leading eigenfunctions."""
     (ax,) = new_figure((4.8, 3.3), 1, 1)
     ax.semilogy(

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._page import Figure, Panel, Section, Table, Verdict, number, render
-from .findings import Finding
+from ..._report.page import Figure, Judgement, Panel, Section, Table, number, render
+from .checks import Check
 
 # Title, paragraphs and caption of every experiment, in the order of the page.
 _SECTIONS: dict[str, tuple[str, Sequence[str], str]] = {
@@ -111,11 +111,11 @@ _SECTIONS: dict[str, tuple[str, Sequence[str], str]] = {
 def page(
     folder: Path,
     tables: Mapping[str, Any],
-    findings: Mapping[str, Sequence[Finding]],
+    checks: Mapping[str, Sequence[Check]],
     about: dict[str, Any],
 ) -> str:
-    """The page as HTML, of all experiments that are there."""
-    every = [finding for found in findings.values() for finding in found]
+    """The page as HTML, with every experiment whose table is there; `about` tells of date and machine."""
+    every = [check for found in checks.values() for check in found]
     sections = [Section("The statements", [_table(every)])]
     for name, (title, words, caption) in _SECTIONS.items():
         if name not in tables:
@@ -127,10 +127,10 @@ def page(
             blocks.append(Figure(caption, [Panel(picture.read_bytes(), caption, files)]))
         if name == "fixed-point":
             blocks.append(_fixed(tables[name]))
-        blocks += [_sentence(finding) for finding in findings[name]]
+        blocks += [_sentence(check) for check in checks[name]]
         sections.append(Section(title, blocks))
     sections.append(_about(about))
-    held = sum(finding.holds for finding in every)
+    held = sum(check.holds for check in every)
     lead = [
         "Neural Q-learning for solving PDEs (Cohen, Jiang and Sirignano, JMLR 24, 2023) proves that a wide "
         "network trained this way converges to the solution. This page walks through the proof, with each "
@@ -151,14 +151,15 @@ def page(
     )
 
 
-def _value(finding: Finding) -> str:
-    if finding.low is None or finding.high is None:
-        return number(finding.value)
-    return f"{finding.value:.3f} [{finding.low:.3f}, {finding.high:.3f}]"
+def _value(check: Check) -> str:
+    """The measured number, with its confidence interval if there is one."""
+    if check.low is None or check.high is None:
+        return number(check.value)
+    return f"{check.value:.3f} [{check.low:.3f}, {check.high:.3f}]"
 
 
-def _table(findings: Sequence[Finding]) -> Table:
-    rows = [(f.statement, f.theory, f"{_value(f)} ({f.measured})", _verdict(f)) for f in findings]
+def _table(checks: Sequence[Check]) -> Table:
+    rows = [(f.statement, f.theory, f"{_value(f)} ({f.measured})", _judgement(f)) for f in checks]
     return Table(
         "What the theory says and what was found. Intervals are 95 % confidence intervals of fitted slopes.",
         ("statement", "theory", "found", "verdict"),
@@ -168,14 +169,15 @@ def _table(findings: Sequence[Finding]) -> Table:
     )
 
 
-def _verdict(finding: Finding) -> Verdict:
-    return Verdict(finding.holds, "holds" if finding.holds else "does not hold")
+def _judgement(check: Check) -> Judgement:
+    return Judgement(check.holds, "holds" if check.holds else "does not hold")
 
 
-def _sentence(finding: Finding) -> str:
-    why = f" — {finding.why}" if finding.why else ""
-    word = "holds" if finding.holds else "**does not hold**"
-    return f"{finding.statement}: {_value(finding)} ({finding.measured}); {word}{why}."
+def _sentence(check: Check) -> str:
+    """A check in one sentence, below the figure of its experiment."""
+    why = f" — {check.why}" if check.why else ""
+    word = "holds" if check.holds else "**does not hold**"
+    return f"{check.statement}: {_value(check)} ({check.measured}); {word}{why}."
 
 
 def _fixed(columns: Any) -> Table:

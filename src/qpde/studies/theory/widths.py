@@ -7,23 +7,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._kernel import TangentKernel
-from ..._limit import LinearFlow
-from ..._limit_system import System
-from ..._nodes import nodes
-from ..._style import CYCLE, finish, new_figure
-from .._tables import Table, table, where
+from ..._limit.flow import LinearFlow
+from ..._limit.kernel import TangentKernel
+from ..._limit.system import System
+from ..._plot.style import CYCLE, finish, new_figure
+from ..._precision import x64
+from .._columns import Columns, from_rows, where
 from . import finite
-from .findings import Finding, fit
+from .checks import Check, fit
 
 BETAS = (0.6, 0.75, 0.9)
 _TIMES = (1.0, 2.0, 5.0, 10.0)
 _STEP = 0.5
-# Of the truncation level N^delta that the theory allows at most (the paper: delta < (1 - beta)/4).
+# The truncation level is N^delta, and the theory asks for delta < (1 - beta) times this number.
 _DELTA = 0.25
 
 
-def kernel_rate(quick: bool) -> Table:
+def kernel_rate(quick: bool) -> Columns:
     """`E|A^N - A|^2` for `A`, its gradient and its Laplacian in three dimensions."""
     widths, networks = (2 ** np.arange(6, 11 if quick else 15), 24 if quick else 100)
     rng = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def kernel_rate(quick: bool) -> Table:
             errors.append([np.mean(np.square(a - b)) for a, b in zip(found, exact, strict=True)])
         value, grad, laplacian = np.mean(errors, axis=0)
         rows.append({"width": width, "value": value, "grad": grad, "laplacian": laplacian})
-    return table(rows)
+    return from_rows(rows)
 
 
 def _finite_kernel(width: int, seed: int, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -46,7 +46,7 @@ def _finite_kernel(width: int, seed: int, x: np.ndarray, y: np.ndarray) -> tuple
     rng = np.random.default_rng([seed, width])
     c, b = rng.uniform(-1, 1, width), rng.standard_normal(width)
     w = rng.standard_normal((width, x.shape[1]))
-    with jax.enable_x64(True):
+    with x64():
         return tuple(np.asarray(v) for v in _definition(c, w, b, x, y))
 
 
@@ -68,10 +68,10 @@ def _definition(c: Any, w: Any, b: Any, x: Any, y: Any) -> Any:
     return pairs(kernel), pairs(jax.grad(kernel)), laplacian
 
 
-def start_rate(quick: bool) -> Table:
+def start_rate(quick: bool) -> Columns:
     """`E||Q^N_0 - f||^2` in H2 for three exponents."""
     widths, networks = 2 ** np.arange(6, 11 if quick else 15), 2_000
-    points, weights = nodes(finite.problem().domain, finite.NODES)
+    points, weights = finite.problem().domain.nodes(finite.NODES)
     rows = []
     for width in widths:
         sizes = [_start(int(width), seed, points, weights) for seed in range(networks)]
@@ -79,7 +79,7 @@ def start_rate(quick: bool) -> Table:
         for beta in BETAS:
             # The same networks for every beta: N^-beta is a factor.
             rows.append({"width": width, "beta": beta, "size": mean * width ** (-2.0 * beta)})
-    return table(rows)
+    return from_rows(rows)
 
 
 def _start(width: int, seed: int, points: np.ndarray, weights: np.ndarray) -> float:
@@ -97,11 +97,11 @@ def _start(width: int, seed: int, points: np.ndarray, weights: np.ndarray) -> fl
     return finite.h2_squared(jets, weights)
 
 
-def training(quick: bool) -> Table:
+def training(quick: bool) -> Columns:
     """Networks of growing width trained for a while: distance to the limit, drift of the kernel."""
     widths, networks = 2 ** np.arange(6, 11 if quick else 15), 16 if quick else 24
     betas = (0.75,) if quick else BETAS
-    points, weights = nodes(finite.problem().domain, finite.NODES)
+    points, weights = finite.problem().domain.nodes(finite.NODES)
     limits = _limit_jets(points, (0.0, *_TIMES))
     rows = []
     for beta in betas:
@@ -116,7 +116,7 @@ def training(quick: bool) -> Table:
                     row |= {"l2": finite.l2_squared(gap, weights) ** 0.5}
                     row |= {"h2": finite.h2_squared(gap, weights) ** 0.5}
                     rows.append(row | {"drift": drift, "size": moment.size})
-    return table(rows)
+    return from_rows(rows)
 
 
 def _limit_jets(points: np.ndarray, times: tuple[float, ...]) -> list[np.ndarray]:
@@ -126,7 +126,7 @@ def _limit_jets(points: np.ndarray, times: tuple[float, ...]) -> list[np.ndarray
     jets = []
     for time in times:
         trial = system.trial(flow(time) if time else np.zeros(system.phi.shape[1]))
-        with jax.enable_x64(True):
+        with x64():
             jets.append(np.asarray(finite.jets_at(trial, jnp.asarray(points))))
     return jets
 
@@ -135,13 +135,13 @@ def _root_mean_square(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-def kernel_findings(found: Table) -> list[Finding]:
+def kernel_checks(found: Columns) -> list[Check]:
     words = {"value": "`A`", "grad": "its gradient", "laplacian": "its Laplacian"}
-    findings = []
+    checks = []
     for column, word in words.items():
         rate = fit(found["width"], found[column])
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"kernel-{column}",
                 f"The mean squared error of the finite kernel falls like 1/N: {word}",
                 "slope −1 in N",
@@ -153,16 +153,16 @@ def kernel_findings(found: Table) -> list[Finding]:
                 rate.high,
             )
         )
-    return findings
+    return checks
 
 
-def start_findings(found: Table) -> list[Finding]:
-    findings = []
+def start_checks(found: Columns) -> list[Check]:
+    checks = []
     for beta in BETAS:
         part = where(found, beta=beta)
         rate = fit(part["width"], part["size"])
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"start-{beta}",
                 f"The network starts near `f`: `E‖Q^N_0 − f‖²` in H2, β = {beta}",
                 f"slope 1 − 2β = {1 - 2 * beta:.1f}",
@@ -174,11 +174,11 @@ def start_findings(found: Table) -> list[Finding]:
                 rate.high,
             )
         )
-    return findings
+    return checks
 
 
-def training_findings(found: Table) -> list[Finding]:
-    findings = []
+def training_checks(found: Columns) -> list[Check]:
+    checks = []
     for beta in np.unique(found["beta"]):
         part = where(found, beta=beta, time=_TIMES[-1])
         widths = np.unique(part["width"])
@@ -188,8 +188,8 @@ def training_findings(found: Table) -> list[Finding]:
         }
         for name, word in (("l2", "L2"), ("h2", "H2")):
             rate = fit(widths, means[name])
-            findings.append(
-                Finding(
+            checks.append(
+                Check(
                     f"gap-{name}-{beta:g}",
                     f"Wide networks follow the limit: `‖Q^N_t − Q_t‖` in {word} at t = "
                     f"{_TIMES[-1]:g}, β = {beta:g}",
@@ -204,8 +204,8 @@ def training_findings(found: Table) -> list[Finding]:
                 )
             )
         rate, bound = fit(widths, means["drift"]), _DELTA * (1 - beta) + beta - 1
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"drift-{beta:g}",
                 f"The kernel hardly moves in training: `sup |A^N_t − A^N_0|`, t ≤ {_TIMES[-1]:g}, "
                 f"β = {beta:g}",
@@ -220,8 +220,8 @@ def training_findings(found: Table) -> list[Finding]:
         )
         start = where(found, beta=beta, time=0.0)
         growth = np.max(means["size"]) / np.mean(start["size"])
-        findings.append(
-            Finding(
+        checks.append(
+            Check(
                 f"size-{beta:g}",
                 f"The parameters stay bounded in the mean, β = {beta:g}",
                 "bounded in N and t ≤ T",
@@ -231,10 +231,10 @@ def training_findings(found: Table) -> list[Finding]:
                 "",
             )
         )
-    return findings
+    return checks
 
 
-def draw_kernel(found: Table) -> Any:
+def draw_kernel(found: Columns) -> Any:
     """The error of the kernel against the width."""
     (ax,) = new_figure((4.8, 3.3), 1, 1)
     for column, label, colour in zip(
@@ -248,7 +248,7 @@ def draw_kernel(found: Table) -> Any:
     return finish(ax, "finite kernel − infinite kernel")
 
 
-def draw_start(found: Table) -> Any:
+def draw_start(found: Columns) -> Any:
     """The size of the first network against the width."""
     (ax,) = new_figure((4.8, 3.3), 1, 1)
     for beta, colour in zip(BETAS, CYCLE, strict=False):
@@ -261,7 +261,7 @@ def draw_start(found: Table) -> Any:
     return finish(ax, "the start")
 
 
-def draw_training(found: Table) -> Any:
+def draw_training(found: Columns) -> Any:
     """Distance to the limit and drift of the kernel against the width."""
     axes = new_figure((9.2, 3.3), 1, 2)
     for beta, colour in zip(np.unique(found["beta"]), CYCLE, strict=False):

@@ -1,0 +1,1 @@
+"""Boundary values carried into the domain."""

@@ -1,0 +1,1 @@
+"""Where an equation is solved. A domain answers for itself; adding one means writing one file."""

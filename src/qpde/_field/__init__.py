@@ -1,0 +1,1 @@
+"""Functions of one point that know their derivatives, and what an equation asks of them."""

@@ -1,0 +1,163 @@
+"""Fields: functions of one point that know their derivatives.
+
+Networks, the boundary factor `eta` and the extension `f` of the boundary data are fields. A jet asks
+them through `value`, `grad`, `trace` and `hessian`; each answers in closed form where it has one.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._precision import Numbers, like, number
+from .form import AbstractForm, Factor, Identity
+from .jet import At, Source
+
+# Second derivatives by autodiff are taken in this many directions at a time: enough to fill the
+# machine's vector units, few enough that memory does not grow with the dimension.
+_DIRECTIONS = 16
+
+
+class AbstractField(eqx.Module):
+    """A twice differentiable function of one point.
+
+    One of one's own has `value`, `grad`, `trace` and `hessian` in closed form; a function without closed
+    forms needs no field, because automatic differentiation serves it.
+
+        >>> class Plane(AbstractField):
+        ...     slope: np.ndarray
+        ...
+        ...     def value(self, x):
+        ...         return jnp.dot(self.slope, x)
+        ...
+        ...     def grad(self, x):
+        ...         return jnp.asarray(self.slope, x.dtype)
+        ...
+        ...     def trace(self, x, form):
+        ...         return jnp.zeros((), x.dtype)
+        ...
+        ...     def hessian(self, x):
+        ...         return jnp.zeros((x.size, x.size), x.dtype)
+
+    Its arrays are cast to the precision of a run before they are used.
+    """
+
+    @abstractmethod
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """The value at `x`."""
+
+    @abstractmethod
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The gradient at `x`."""
+
+    @abstractmethod
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        """`a : Hess` at `x` for a second-order form; the Laplacian for `Identity()`."""
+
+    @abstractmethod
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        """The full Hessian at `x`."""
+
+    def at(self, x: Float[Array, " d"]) -> Source:
+        """The source that answers a jet at `x`. A field whose answers share work has one of its own."""
+        return At(self, x)
+
+    def judged_by(self) -> Callable[..., Any] | None:
+        """The function whose program tells how smooth the field is; None where its formula is smooth."""
+        return self.value
+
+    def judged_on(self) -> list[tuple[Any, Any]] | None:
+        """The boxes on which that function is ever evaluated; None for the whole domain."""
+        return None
+
+
+class SourcedField(AbstractField):
+    """A field whose answers at a point share work: only `at` is its own."""
+
+    @abstractmethod
+    def at(self, x: Float[Array, " d"]) -> Source:
+        """What answers a jet at `x`."""
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.at(x).value()
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.at(x).grad()
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return self.at(x).trace(form)
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return self.at(x).hessian()
+
+
+class Constant(AbstractField):
+    """The same number everywhere."""
+
+    number: Numbers = eqx.field(converter=number)
+
+    def judged_by(self) -> None:
+        return None
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.asarray(self.number, x.dtype)
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.zeros_like(x)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return jnp.zeros((), x.dtype)
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jnp.zeros((x.size, x.size), x.dtype)
+
+
+class Autodiff(AbstractField):
+    """Any JAX function of one point, differentiated automatically."""
+
+    function: Callable[..., Any]
+
+    def judged_by(self) -> Callable[..., Any]:
+        return self.function
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return like(x, self.function(x))
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jax.grad(self.value)(x)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        def slope(v: Float[Array, " d"]) -> Float[Array, " d"]:
+            return jax.jvp(jax.grad(self.value), (x,), (v,))[1]
+
+        def axis(i: Any) -> Float[Array, ""]:
+            return slope(jnp.zeros_like(x).at[i].set(1))[i]
+
+        if isinstance(form, Identity):
+            return _total(axis, jnp.arange(x.size))
+        if isinstance(form, Factor):
+            return _total(lambda v: jnp.dot(v, slope(v)), form.sigma.T.astype(x.dtype))
+        return form.contract(self.hessian(x))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jax.hessian(self.value)(x)
+
+
+def _total(term: Callable[[Any], Float[Array, ""]], directions: Array) -> Float[Array, ""]:
+    """The sum of `term` over the rows of `directions`, a few at a time."""
+    if directions.shape[0] <= _DIRECTIONS:
+        return jnp.sum(jax.vmap(term)(directions))
+    return jnp.sum(jax.lax.map(term, directions, batch_size=_DIRECTIONS))
+
+
+def as_field(thing: Any) -> AbstractField:
+    """A field from a number, a field, or a function of one point."""
+    if isinstance(thing, AbstractField):
+        return thing
+    if callable(thing):
+        return Autodiff(thing)
+    return Constant(thing)

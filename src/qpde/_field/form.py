@@ -1,0 +1,92 @@
+"""Second-order forms `H -> a : H`: how second derivatives are asked for without a d x d array."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class AbstractForm(eqx.Module):
+    """A second-order form `H -> a : H` with a symmetric matrix `a`."""
+
+    @abstractmethod
+    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
+        """`a v`."""
+
+    @abstractmethod
+    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
+        """`w' a w` for every row of `w`."""
+
+    @abstractmethod
+    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
+        """`a : hessian`."""
+
+    @abstractmethod
+    def diagonal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The diagonal of `a`, in the precision of the point `x`."""
+
+    @abstractmethod
+    def seed(self, w: Float[Array, "n d"]) -> "tuple[Float[Array, 'n k'], AbstractForm]":
+        """Rows `p` and a form with the same `w' a w`, as narrow as can be."""
+
+
+class Identity(AbstractForm):
+    """`a = I`: the Laplacian."""
+
+    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
+        return v
+
+    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
+        return jnp.sum(w * w, axis=-1)
+
+    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
+        return jnp.trace(hessian)
+
+    def diagonal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.ones_like(x)
+
+    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], AbstractForm]:
+        return w, self
+
+
+class Factor(AbstractForm):
+    """`a = sigma sigma'` for a `(d, k)` factor; a direction is a factor with one column."""
+
+    sigma: Float[Array, "d k"]
+
+    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.sigma @ (v @ self.sigma)
+
+    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
+        return jnp.sum(jnp.square(w @ self.sigma), axis=-1)
+
+    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
+        return jnp.sum((hessian @ self.sigma) * self.sigma)
+
+    def diagonal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.sum(jnp.square(self.sigma), axis=1)
+
+    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n k"], AbstractForm]:
+        return w @ self.sigma, Identity()
+
+
+class Matrix(AbstractForm):
+    """`a` as a full matrix; only its symmetric part counts."""
+
+    a: Float[Array, "d d"]
+
+    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
+        return 0.5 * (self.a @ v + v @ self.a)
+
+    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
+        return jnp.sum((w @ self.a) * w, axis=-1)
+
+    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
+        return jnp.sum(self.a * hessian)
+
+    def diagonal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.diagonal(self.a)
+
+    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], AbstractForm]:
+        return w, self

@@ -1,0 +1,104 @@
+"""What a problem looks like in numbers, so that a file can tell whether it belongs to it.
+
+Equations are functions and cannot be compared; their values can. The fingerprint holds 16 points inside
+and 16 on the boundary, with the values there of `eta`, of the boundary data and of the equation at
+given jets.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array
+
+from .._field.jet import Jet, Quadratic
+from .._precision import key_from, like, x64
+from .._problem.problem import Problem
+
+_POINTS = 16
+# Entry, its points, what differs in words, which number shows it. The order is that of causes: in another
+# domain everything differs.
+_ENTRIES = (
+    ("eta_inside", "inside", "the domain differs", "the value of eta"),
+    ("eta_edge", "edge", "the domain differs", "the value of eta"),
+    ("data_edge", "edge", "the boundary values differ", "the boundary function"),
+    (
+        "data_inside",
+        "inside",
+        "the extension of the boundary values differs",
+        "the boundary function",
+    ),
+    ("equation", "inside", "the equation differs", "L u for a given jet of u"),
+)
+
+
+@x64()
+def fingerprint(problem: Problem) -> dict[str, np.ndarray]:
+    """The fingerprint of a problem."""
+    inside, edge = (np.asarray(part) for part in _points(problem))
+    return {"inside": inside, "edge": edge, **_values(problem, inside, edge)}
+
+
+@x64()
+def check_fingerprint(problem: Problem, stored: dict[str, np.ndarray], where: Any) -> None:
+    """Raise `ValueError` that names what differs when a file belongs to another problem."""
+    dim = stored["inside"].shape[1]
+    if dim != problem.dim:
+        raise ValueError(
+            f"{where} belongs to another problem: its dimension is {dim}, here {problem.dim}."
+        )
+    here = _values(problem, stored["inside"], stored["edge"])
+    for name, place, words, number in _ENTRIES:
+        there, now = stored[name], here[name]
+        gap = np.where(np.isnan(there) & np.isnan(now), 0.0, np.abs(now - there))
+        # Measured by the size of the same quantity inside and on the boundary, where eta is zero up to
+        # rounding. Another machine may round differently; another problem differs by more than 1e-9.
+        alike = [entry[0] for entry in _ENTRIES if entry[3] == number]
+        known = np.abs([values[entry] for values in (stored, here) for entry in alike])
+        scale = np.max(known, where=np.isfinite(known), initial=0.0)
+        if np.all(gap <= 1e-9 * scale):
+            continue
+        worst = int(np.argmax(np.where(np.isnan(gap), np.inf, gap)))
+        at = np.array2string(stored[place][worst], precision=4, threshold=6)
+        raise ValueError(
+            f"{where} belongs to another problem: {words}. At x = {at} the file has "
+            f"{there[worst]:.9g}, the problem given has {now[worst]:.9g} ({number})."
+        )
+
+
+@eqx.filter_jit
+def _points(problem: Problem) -> tuple[Array, Array]:
+    inside, edge = jr.split(key_from(16))
+    domain = problem.domain
+    return domain.sample(inside, _POINTS), domain.sample_boundary(edge, _POINTS)
+
+
+def _values(problem: Problem, inside: np.ndarray, edge: np.ndarray) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(16)
+    size, dim = inside.shape
+    # Jets with values of order one, positive because an equation may take roots or logarithms.
+    jets = Quadratic(
+        1.0 + rng.random(size),
+        rng.standard_normal((size, dim)),
+        rng.standard_normal(size),
+        rng.standard_normal((size, dim)),
+    )
+    values = _evaluate(problem, jets, inside, edge)
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
+@eqx.filter_jit
+def _evaluate(problem: Problem, jets: Quadratic, inside: Any, edge: Any) -> dict[str, Array]:
+    def equation(x: Array, jet: Quadratic) -> Array:
+        return like(x, problem.equation(x, Jet(jet, x)))
+
+    domain, data = problem.domain, problem.boundary
+    return {
+        "eta_inside": jax.vmap(domain.eta.value)(inside),
+        "eta_edge": jax.vmap(domain.eta.value)(edge),
+        "data_inside": jax.vmap(data.value)(inside),
+        "data_edge": jax.vmap(data.value)(edge),
+        "equation": jax.vmap(equation)(inside, jets),
+    }

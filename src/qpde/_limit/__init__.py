@@ -1,0 +1,1 @@
+"""The infinitely wide network as a solver."""

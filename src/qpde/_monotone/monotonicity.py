@@ -1,0 +1,225 @@
+"""Monotonicity: `-<v1 - v2, L v1 - L v2>_mu >= gamma ||v1 - v2||_mu^2` for differences of zero trace.
+
+With `L = A : Hess + b . grad - c` and `l` the logarithm of the density of `mu`,
+
+    gamma >= alpha lambda_1 + inf V,
+    V = c + (div b - div div A)/2 + (b - div A) . grad l / 2 - A grad l . grad l / 4,
+
+`alpha` the smallest eigenvalue of `A`, `lambda_1` the Poincaré constant of the domain under the uniform law.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._domain.eigenvalue import Eigenvalue
+from .._equation.operator import Basis, Bound, Operator, Structure
+from .._precision import x64
+from .._problem.measure import AbstractMeasure, law_on
+from .._problem.problem import Problem
+from .._program.interval import Unbounded
+from .laws import Way, ways
+from .witness import Witness, find_witness
+
+
+class Ground(enum.StrEnum):
+    """What a monotonicity constant rests on."""
+
+    PROVED = "proved"
+    CONDITIONAL = "conditional"
+    SAMPLED = "sampled"
+    REFUTED = "refuted on a sample"
+    UNKNOWN = "unknown"
+
+
+_WORDS = {
+    Ground.PROVED: "proved from the coefficients and the domain",
+    Ground.CONDITIONAL: "proved for solutions with values in the range",
+    Ground.SAMPLED: "taken from coefficients at random points, which is no proof",
+    Ground.REFUTED: "refuted on a sample, which is no proof: at 16,384 random points a pair of functions "
+    "violates monotonicity by more than five standard errors",
+    Ground.UNKNOWN: "not known",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Monotonicity:
+    """A monotonicity constant and how it was obtained.
+
+    `kind` is `proved`, `conditional` (on `value_range`), `sampled`, `refuted on a sample` (see `witness`) or
+    `unknown`. `constant` is None where there is no positive one. Its parts: `discount`, the smallest killing
+    rate; `drift`, what drift, varying diffusion and measure add or take; `poincare`, ellipticity times
+    `lambda_1`. Where a part depends on another one its bound is taken together with it, so that the
+    parts may add up to less than the constant.
+    """
+
+    constant: float | None
+    kind: Ground
+    discount: float | None = None
+    drift: float | None = None
+    poincare: float | None = None
+    ellipticity: float | None = None
+    eigenvalue: Eigenvalue | None = None
+    structure: Structure = Structure.LINEAR
+    value_range: tuple[float, float] | None = None
+    witness: Witness | None = None
+    reason: str = ""
+    measure: AbstractMeasure | None = None  # the law of the inner product, where it was computed
+
+    @property
+    def proved(self) -> bool:
+        """Whether the constant holds for certain, perhaps on a range of values."""
+        return self.kind in (Ground.PROVED, Ground.CONDITIONAL)
+
+    def __repr__(self) -> str:
+        head = f"Monotonicity constant: {_WORDS[self.kind]}"
+        lines = [head if self.constant is None else f"{head}: {self.constant:.6g}"]
+        if self.poincare is not None and self.eigenvalue is not None:
+            lines.append(
+                f"  {self.discount:.4g} (discount) + {self.drift:.4g} (drift and measure) + "
+                f"{self.poincare:.4g} (Poincaré: {self.ellipticity:.4g} * {self.eigenvalue.value:.6g}, "
+                f"{self.eigenvalue.how})"
+            )
+        if self.value_range is not None:
+            low, high = self.value_range
+            lines.append(f"  for solutions with values from {low:.4g} to {high:.4g}")
+        if self.witness is not None:
+            lines.append(f"  {self.witness!r}")
+        return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
+
+
+@x64()
+def monotonicity(
+    problem: Problem,
+    *,
+    measure: AbstractMeasure | None = None,
+    value_range: tuple[float, float] | None = None,
+    ellipticity: float | None = None,
+    potential: float | None = None,
+) -> Monotonicity:
+    """The monotonicity constant of a problem, and how it was obtained.
+
+        >>> monotonicity(zoo.survival(20)).constant
+        89.36...
+
+    **Arguments**
+
+    - `measure`: the law of the inner product; uniform by default.
+    - `value_range`: values of `u` between which a nonlinear term is looked at. Without it all of them.
+    - `ellipticity`: a lower bound that you know for the smallest eigenvalue of `dF/dHess`.
+    - `potential`: a lower bound that you know for `c + (div b - div div A)/2` (with the terms of the measure
+      where it is not uniform). Both replace bounds by interval arithmetic or sampling.
+    """
+    if not isinstance(problem, Problem):
+        raise ValueError(f"monotonicity takes a qpde.Problem, got {type(problem).__name__}.")
+    measure = law_on(problem.domain, measure)
+    if value_range is not None and not -np.inf < value_range[0] < value_range[1] < np.inf:
+        raise ValueError(f"value_range is (low, high) with finite low < high, got {value_range!r}.")
+    given = {"ellipticity": ellipticity, "potential": potential}
+    for name, number in given.items():
+        if number is not None and not np.isfinite(number):
+            raise ValueError(f"{name} must be a finite number, got {number!r}.")
+    try:
+        found = _constant(problem, measure, value_range, given)
+    except Unbounded as error:
+        found = Monotonicity(None, Ground.UNKNOWN, reason=str(error))
+    return dataclasses.replace(found, measure=measure)
+
+
+def _constant(
+    problem: Problem,
+    measure: AbstractMeasure,
+    value_range: tuple[float, float] | None,
+    given: dict[str, float | None],
+) -> Monotonicity:
+    operator = problem.operator
+    if operator.structure is Structure.NONLINEAR:
+        return Monotonicity(
+            None,
+            Ground.UNKNOWN,
+            structure=operator.structure,
+            reason="The equation is nonlinear in derivatives of u, or not continuous in u; no "
+            "constant is known for such.",
+        )
+    semilinear = operator.structure is Structure.SEMILINEAR
+    values = None if not semilinear else value_range or (-np.inf, np.inf)
+    number = given["ellipticity"]
+    alpha = operator.ellipticity() if number is None else Bound(float(number), Basis.GIVEN)
+    discount = operator.least(operator.killing, values)
+    found = [
+        _sum(operator, way, alpha, values, given["potential"]) for way in ways(operator, measure)
+    ]
+    constant, eigenvalue, bound = max(
+        found, key=lambda each: (each[0] > 0, each[2].proved, each[0])
+    )
+    drift, size = bound.value - discount.value, 1e-12 * (abs(bound.value) + abs(constant))
+    parts: dict[str, Any] = {
+        "discount": discount.value if abs(discount.value) > size else 0.0,
+        "drift": drift if abs(drift) > size else 0.0,
+        "poincare": alpha.value * eigenvalue.value,
+        "ellipticity": alpha.value,
+        "eigenvalue": eigenvalue,
+        "structure": operator.structure,
+        "value_range": value_range if semilinear else None,
+    }
+    if alpha.value < 0 or constant <= 0:
+        return _without_constant(problem, measure, constant, parts)
+    sampled = [name for name, b in (("ellipticity", alpha), ("potential", bound)) if not b.proved]
+    if sampled:
+        reason = f"Sampled: {' and '.join(sampled)}. A bound that you know makes it a proof."
+        if operator.rough:
+            names = " and ".join(sorted(operator.rough))
+            reason = f"{names} may have kinks or jumps, which derivatives do not see. {reason}"
+        return Monotonicity(constant, Ground.SAMPLED, reason=reason, **parts)
+    kind = Ground.CONDITIONAL if parts["value_range"] else Ground.PROVED
+    return Monotonicity(constant, kind, **parts)
+
+
+class _Total(eqx.Module):
+    """The killing rate and what a way adds to it."""
+
+    operator: Operator
+    rest: Callable[..., Array]
+
+    def __call__(self, x: Float[Array, " d"], *v: Array) -> Float[Array, ""]:
+        return self.operator.killing(x, *v) + self.rest(x)
+
+
+def _sum(
+    operator: Operator,
+    way: Way,
+    alpha: Bound,
+    values: tuple[float, float] | None,
+    potential: float | None,
+) -> tuple[float, Eigenvalue, Bound]:
+    """The constant that a way gives, with its two ingredients."""
+    total = _Total(operator, way.rest)
+    poincare = alpha.value * way.eigenvalue.value
+    if potential is not None:
+        return poincare + potential, way.eigenvalue, Bound(float(potential), Basis.GIVEN)
+    bound = operator.least(total, values)
+    if poincare + bound.value <= 0 and bound.basis is Basis.INTERVALS:
+        # Interval arithmetic over one big box can be far off; points say what may be true.
+        bound = operator.sampled(total, values)
+    if not way.proved or operator.rough:
+        bound = Bound(bound.value, Basis.SAMPLED)
+    return poincare + bound.value, way.eigenvalue, bound
+
+
+def _without_constant(
+    problem: Problem, measure: AbstractMeasure, constant: float, parts: dict[str, Any]
+) -> Monotonicity:
+    witness, operator = find_witness(problem, measure), problem.operator
+    if witness is not None and witness.refutes:
+        return Monotonicity(None, Ground.REFUTED, witness=witness, **parts)
+    reason = f"The lower bound found is {constant:.4g}, which is not positive."
+    if operator.structure is Structure.SEMILINEAR and parts["value_range"] is None:
+        reason += " Give value_range=(low, high) if you know what values u takes."
+    if operator.has_drift:
+        reason += " Another law of points may help: see qpde.suggest_measure."
+    return Monotonicity(None, Ground.UNKNOWN, reason=reason, **parts)

@@ -1,0 +1,1 @@
+"""Networks: descriptions, and the fields that they build."""

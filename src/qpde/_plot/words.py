@@ -1,0 +1,20 @@
+"""The words of a figure that depend on the solution."""
+
+from typing import Any
+
+from .._domain.base import short
+from .._problem.solution import Solution
+from .sections import point_of
+
+
+def title(solution: Solution, section: str = "", through: Any = None) -> str:
+    """Problem, dimension and rule; for a `section` ("line" or "slice") also the point that it contains."""
+    problem = solution.problem
+    where = "the centre" if through is None else short(point_of(problem.domain, through))
+    place = f", {section} through {where}" if section else ""
+    return f"{problem.name}, d = {problem.dim}, {solution.rule}{place}"
+
+
+def boundary_note(solution: Solution) -> str:
+    """A remark where the held-out loss includes a penalty for wrong boundary values."""
+    return "" if solution.trial.exact_boundary else " (with boundary term)"

@@ -1,0 +1,109 @@
+"""How good a solution is: its loss and, where the exact solution is known, its error and skill."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from .._domain.base import AbstractDomain
+from .._precision import cast, key_from, like
+from .measure import AbstractMeasure
+from .problem import Problem
+from .trial import Trial
+
+# Fresh points on which a solution is scored, and the margin (in inradii) that the relative error
+# keeps from the boundary, where it is 0/0.
+_POINTS, _MARGIN = 100_000, 0.01
+# Points of one compiled chunk; coordinates of all points and of one chunk: thousands of dimensions get fewer.
+_CHUNK, _NUMBERS, _CHUNK_NUMBERS = 1_024, 4e8, 2**25
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How good a solution is, on 100,000 fresh points, in float64.
+
+    `loss` is the mean of `(L Q)^2`. The others are known where the exact solution is:
+    `relative_l2_error`; `max_relative_error`, the largest `|Q - u| / |u|` at points at least 1 % of the
+    inradius away from the boundary (in thousands of dimensions no point is: None); `skill`, the
+    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned).
+    """
+
+    loss: float
+    relative_l2_error: float | None = None
+    max_relative_error: float | None = None
+    skill: float | None = None
+
+    def lines(self) -> list[str]:
+        """The numbers in words, a line each."""
+        texts = [f"loss, mean (L Q)^2    {self.loss:.3g}"]
+        if self.relative_l2_error is not None:
+            texts.append(f"relative L2 error     {self.relative_l2_error:.3g}")
+        if self.max_relative_error is not None:
+            texts.append(f"max relative error    {self.max_relative_error:.3g}")
+        if self.skill is not None:
+            texts.append(f"skill                 {self.skill:.3g}   (1: one constant does as well)")
+        return texts
+
+
+def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int) -> Score:
+    """Score a trial function on points that no training has seen."""
+    count = int(np.clip(_NUMBERS / problem.dim, 1_000, _POINTS))
+    size = int(np.clip(_CHUNK_NUMBERS / problem.dim, 64, _CHUNK))
+    wide, domain, law = (cast(tree, "float64") for tree in (trial, problem.domain, measure))
+    parts = []
+    for i in range(-(-count // size)):
+        key = key_from(seed, 0x5C0DE, i)
+        part = _chunk(wide, domain, problem.exact, law, key, size)
+        parts.append([np.asarray(column) for column in part])
+    columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
+    squares, weights = columns[0], columns[1]
+    loss = float(np.mean(weights * squares))
+    if problem.exact is None:
+        return Score(loss)
+    q, u, eta, f, distance = columns[2:]
+    size_of_u = _rms(u)
+    away = (distance >= _MARGIN * domain.inradius) & (u != 0)
+    # The best constant network c minimises |c eta + f - u|.
+    constant = _rms(np.dot(eta, u - f) / np.dot(eta, eta) * eta + f - u)
+    error = _rms(q - u)
+    return Score(
+        loss=loss,
+        relative_l2_error=float(error / size_of_u) if size_of_u > 0 else None,
+        max_relative_error=(
+            float(np.max(np.abs(q - u)[away] / np.abs(u)[away])) if away.any() else None
+        ),
+        # A constant that is exact up to rounding leaves no error to compare with.
+        skill=float(error / constant) if constant > 1e-12 * size_of_u else None,
+    )
+
+
+def _rms(values: np.ndarray) -> np.floating[Any]:
+    return np.sqrt(np.mean(values * values))
+
+
+@eqx.filter_jit
+def _chunk(
+    trial: Trial,
+    domain: AbstractDomain,
+    exact: Callable[..., Any] | None,
+    measure: AbstractMeasure,
+    key: PRNGKeyArray,
+    count: int,
+) -> tuple[Array, ...]:
+    points, weights = measure.sample(key, count)
+    residual = jax.vmap(trial.residual)(points)
+    if exact is None:
+        return residual * residual, weights
+    # Errors are taken in the plain L2 norm, whatever law the training used.
+    uniform = domain.sample(jr.fold_in(key, 1), count)
+
+    def known(x: Array) -> Array:
+        return like(x, exact(x))
+
+    functions = (trial.value, known, domain.eta.value, trial.boundary.value, domain.distance)
+    return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)

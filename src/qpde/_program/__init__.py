@@ -1,0 +1,1 @@
+"""What JAX programs say about functions: dependence, smoothness, bounds."""

@@ -1,0 +1,1 @@
+"""How one step moves the parameters."""

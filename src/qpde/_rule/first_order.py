@@ -1,0 +1,275 @@
+"""Rules: how one step moves the parameters. Q-learning, deep Galerkin and penalty side by side.
+
+A rule has `init(trial, key) -> state` and `step(trial, state, draw, clock) -> (trial, state, info)`. It is
+the only place that maps over points.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from .._network.base import trainable
+from .._network.shallow import ShallowField
+from .._precision import Numbers, number
+from .._problem.trial import Trial
+from .base import AbstractRule, Info
+from .batch import Batch, Draw
+from .schedule import AbstractSchedule, Clock, Cosine, Fixed, as_schedule
+
+# One optimiser object for the whole process: its functions are compared by identity, so every run
+# that uses it shares one compiled step. Its rate 1 is multiplied by the rule's schedule.
+ADAM = optax.adam(1.0)
+
+
+class Flow(eqx.Module):
+    """The plain flow of the theory as an optimiser: `theta <- theta - alpha N^(2 beta - 1) G`.
+
+    It takes the place of an Optax optimiser, `QLearning(optimiser=Flow(1.0))`, and reads the width
+    and `beta` from the `Shallow` network.
+    """
+
+    alpha: Numbers = eqx.field(converter=number)
+
+    def init(self, params: PyTree) -> tuple[()]:
+        return ()
+
+    def update(
+        self, updates: PyTree, state: tuple[()], params: PyTree = None, *, network: Any, **_: Any
+    ) -> tuple[PyTree, tuple[()]]:
+        if not isinstance(network, ShallowField):
+            raise ValueError("qpde.Flow is defined for the Shallow network, which has N and beta.")
+        rate = self.alpha * float(network.width) ** (2.0 * network.beta.array - 1.0)
+        return jax.tree.map(lambda g: (-rate * g).astype(g.dtype), updates), state
+
+
+class Truncation(eqx.Module):
+    """The paper's smooth truncation of `L Q` (its Definition of psi^N).
+
+    `psi(r) = r` up to the level `K`, then `sign(r) (K + sqrt(pi)/2 erf(|r| - K))`. The step uses
+    `psi psi'` (`damped=True`, the paper) or `psi` (`damped=False`). `psi psi'` vanishes for
+    `|r| > K + 3`: under Adam such runs end with every point truncated.
+
+    `level` defaults to `N^((1 - beta)/4)` of the `Shallow` network.
+    """
+
+    level: Numbers | None
+    damped: bool = eqx.field(static=True)
+
+    def __init__(self, level: float | None = None, *, damped: bool = True):
+        if level is not None and not (np.isfinite(level) and level >= 1):
+            raise ValueError(
+                f"The truncation level must be at least 1, got {level}: below, psi exceeds twice "
+                "its level."
+            )
+        self.level = None if level is None else np.asarray(level, np.float64)
+        self.damped = damped
+
+    def level_for(self, trial: Trial) -> Any:
+        """`K` for a given network."""
+        if self.level is not None:
+            return jnp.asarray(self.level)
+        network = trial.network
+        if not isinstance(network, ShallowField):
+            raise ValueError("Truncation(level=K) needs a level for a network without beta.")
+        return jnp.asarray(float(network.width) ** (0.25 * (1.0 - network.beta.array)))
+
+    def psi(self, r: Float[Array, "*s"], level: Any) -> Float[Array, "*s"]:
+        """The truncated residual."""
+        beyond = jnp.maximum(jnp.abs(r) - level, 0.0)
+        tail = jnp.sign(r) * (level + 0.5 * math.sqrt(math.pi) * jax.lax.erf(beyond))
+        return jnp.where(beyond > 0, tail, r)
+
+    def force(self, r: Float[Array, "*s"], level: Any) -> Float[Array, "*s"]:
+        """What multiplies the gradient of `Q` in the step: `psi psi'` or `psi`."""
+        if not self.damped:
+            return self.psi(r, level)
+        beyond = jnp.maximum(jnp.abs(r) - level, 0.0)
+        return self.psi(r, level) * jnp.exp(-beyond * beyond)
+
+
+class _State(eqx.Module):
+    """The optimiser's state, and the truncation level where there is one."""
+
+    optimiser: PyTree
+    level: Any = None
+
+
+class QLearning(AbstractRule):
+    """The method: move along `E[ F(L Q) grad_theta Q ]`, `L Q` being a number (Algorithm 1).
+
+    Only `Q` is differentiated in the parameters, so a step costs one evaluation of `L Q` and one
+    backward pass of `Q`.
+
+    **Arguments**
+
+    - `rate`: learning rate, a number or a schedule. It multiplies the optimiser's update.
+    - `optimiser`: any Optax optimiser that needs the gradient only, with its own rate (`rate` then
+      multiplies it and is 1 by default), or `qpde.Flow`.
+    - `truncation`: off by default.
+    """
+
+    optimiser: Any
+    rate: AbstractSchedule
+    truncation: Truncation | None
+    exact_boundary = True
+    name = "q-learning"
+
+    def __init__(
+        self, rate: Any = None, *, optimiser: Any = None, truncation: Truncation | None = None
+    ):
+        self.optimiser, self.rate = _optimiser(optimiser, rate)
+        self.truncation = truncation
+
+    def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
+        level = None if self.truncation is None else self.truncation.level_for(trial)
+        return _State(self.optimiser.init(trainable(trial.network)[0]), level)
+
+    @property
+    def damped(self) -> bool:
+        return self.truncation is not None and self.truncation.damped
+
+    def step(
+        self, trial: Trial, state: _State, draw: Draw, clock: Clock
+    ) -> tuple[Trial, _State, Info]:
+        params, rest = trainable(trial.network)
+
+        def forward(params: PyTree, points: Array) -> tuple[Array, Array]:
+            moved = trial.with_network(eqx.combine(params, rest))
+            return jax.vmap(moved.value_and_residual)(points)
+
+        def part(batch: Batch) -> tuple[PyTree, Any]:
+            # `L Q` rides along as an auxiliary output: computed with Q, never differentiated.
+            _, pullback, residual = jax.vjp(
+                lambda p: forward(p, batch.points), params, has_aux=True
+            )
+            psi, force, inside = residual, residual, jnp.ones_like(residual)
+            if self.truncation is not None:
+                psi = self.truncation.psi(residual, state.level)
+                force = self.truncation.force(residual, state.level)
+                inside = (jnp.abs(residual) <= state.level).astype(residual.dtype)
+            # The direction is E[F(L Q) grad(-Q)]: -Q, because theta moves against it.
+            (gradient,) = pullback(-batch.weights * force)
+            means = jnp.stack([residual * residual, psi * psi]) @ batch.weights
+            return gradient, (*means, jnp.dot(inside, batch.equal))
+
+        gradient, (loss, error, active) = draw.expect(part)
+        return _descend(self, trial, state, gradient, clock, loss, error, active)
+
+
+class DeepGalerkin(AbstractRule):
+    """The baseline: descend the gradient of `E[(L Q)^2]`, taken through `L`, on `Q = S eta + f`."""
+
+    optimiser: Any
+    rate: AbstractSchedule
+    exact_boundary = True
+    name = "deep-galerkin"
+
+    def __init__(self, rate: Any = None, *, optimiser: Any = None):
+        self.optimiser, self.rate = _optimiser(optimiser, rate)
+
+    def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
+        return _State(self.optimiser.init(trainable(trial.network)[0]))
+
+    def step(
+        self, trial: Trial, state: _State, draw: Draw, clock: Clock
+    ) -> tuple[Trial, _State, Info]:
+        return _descend_loss(self, trial, state, draw, clock, lambda trial, batch: 0.0)
+
+
+class Penalty(AbstractRule):
+    """The PINN baseline: a bare network, `E[(L S)^2] + weight E_boundary[(S - f)^2]`.
+
+    One boundary point is drawn for every four inside.
+    """
+
+    weight: Numbers
+    optimiser: Any
+    rate: AbstractSchedule
+    exact_boundary = False
+    name = "penalty"
+
+    def __init__(self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None):
+        if not (np.isfinite(weight) and weight > 0):
+            raise ValueError(f"The penalty's weight must be a positive number, got {weight}.")
+        self.weight = np.asarray(weight, np.float64)
+        self.optimiser, self.rate = _optimiser(optimiser, rate)
+
+    def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
+        return _State(self.optimiser.init(trainable(trial.network)[0]))
+
+    def step(
+        self, trial: Trial, state: _State, draw: Draw, clock: Clock
+    ) -> tuple[Trial, _State, Info]:
+        def boundary(trial: Trial, batch: Batch) -> Float[Array, ""]:
+            edge = draw.measure.domain.sample_boundary(batch.key, -(-draw.chunk // 4), draw.dtype)
+            return self.boundary_loss(trial, edge)
+
+        return _descend_loss(self, trial, state, draw, clock, boundary)
+
+    def boundary_loss(self, trial: Trial, edge: Float[Array, "n d"]) -> Float[Array, ""]:
+        gap = jax.vmap(trial.value)(edge) - jax.vmap(trial.boundary.value)(edge)
+        return self.weight * jnp.mean(gap * gap)
+
+
+def _optimiser(optimiser: Any, rate: Any) -> tuple[Any, AbstractSchedule]:
+    """The optimiser and what multiplies its update; Adam, falling from 0.1 to 0, by default."""
+    if optimiser is None:
+        return ADAM, Cosine(0.1, 0.0) if rate is None else as_schedule(rate)
+    if not (hasattr(optimiser, "init") and hasattr(optimiser, "update")):
+        raise ValueError(
+            f"optimiser must be an Optax optimiser or qpde.Flow, got {type(optimiser).__name__}."
+        )
+    return optimiser, Fixed(1.0) if rate is None else as_schedule(rate)
+
+
+def _descend_loss(
+    rule: Any,
+    trial: Trial,
+    state: _State,
+    draw: Draw,
+    clock: Clock,
+    extra: Callable[[Trial, Batch], Any],
+) -> tuple[Trial, _State, Info]:
+    """One step down the gradient of `E[(L Q)^2] + extra`."""
+    params, rest = trainable(trial.network)
+
+    def part(batch: Batch) -> tuple[PyTree, Any, Any]:
+        def objective(params: PyTree) -> tuple[Any, Any]:
+            moved = trial.with_network(eqx.combine(params, rest))
+            residual = jax.vmap(moved.residual)(batch.points)
+            loss = jnp.dot(batch.weights, residual * residual)
+            return loss + jnp.sum(batch.equal) * extra(moved, batch), loss
+
+        (total, loss), gradient = jax.value_and_grad(objective, has_aux=True)(params)
+        return gradient, total, loss
+
+    gradient, total, loss = draw.expect(part)
+    return _descend(rule, trial, state, gradient, clock, loss, total, jnp.ones_like(loss))
+
+
+def _descend(
+    rule: Any,
+    trial: Trial,
+    state: _State,
+    gradient: PyTree,
+    clock: Clock,
+    loss: Array,
+    error: Array,
+    active: Array,
+) -> tuple[Trial, _State, Info]:
+    """Let the optimiser move the parameters against `gradient`."""
+    params, rest = trainable(trial.network)
+    extra = {"network": trial.network} if isinstance(rule.optimiser, Flow) else {}
+    updates, optimiser_state = rule.optimiser.update(gradient, state.optimiser, params, **extra)
+    rate = rule.rate(clock)
+    params = jax.tree.map(lambda p, u: p + (rate * u).astype(p.dtype), params, updates)
+    moved = trial.with_network(eqx.combine(params, rest))
+    info = Info(loss, error, active, optax.tree.norm(gradient))
+    return moved, _State(optimiser_state, state.level), info

@@ -1,0 +1,1 @@
+"""Solutions as files, run folders, and runs described in words."""

@@ -1,0 +1,1 @@
+"""`solve`: the stages of a run, one after the other."""

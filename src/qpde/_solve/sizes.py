@@ -1,0 +1,169 @@
+"""Sizes at fresh points: `L Q` beside the terms of its equation, and how far it lets `Q` be off.
+
+**Terms.** With the equation `F` linearised at `Q`, `A = dF/dHess`, `b = dF/dgrad`, `c = dF/du`,
+
+    F(Q) = A : Hess Q + b . grad Q + c Q + r,
+
+`r` the rest, which is the source of a linear equation. `L Q` is small where it is small beside these terms.
+In `Lap u = 0` the only term vanishes at the solution, but single second derivatives do not: the size of the
+first term is that of `z' A (Hess Q) z` with a standard normal `z`, whose square has the mean
+`tr(M)^2 + |M|^2 + tr(M M)`, `M = A Hess Q`. All quotients are the same for `k L`, for other units of `x`
+and, where the equation is linear, of `u`.
+
+**Stiffness.** `|Q - u| <= |L Q| / s` in L2, to first order, with `s` the smallest `|F'(Q) v| / |v|` over
+functions `v` of zero boundary values. Here it is the smallest over a span of some dozen smooth ones, so that
+the quotient estimates an error; it bounds none.
+"""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._domain.base import AbstractDomain
+from .._field.form import Factor
+from .._field.jet import Jet, Product, Sum
+from .._field.linearise import linearise
+from .._network.shallow import Shallow, ShallowField
+from .._precision import cast, key_from, like
+from .._problem.solution import Solution
+from .._problem.trial import Trial
+
+# Fresh points, and coordinates of all points, because thousands of dimensions get fewer.
+_POINTS, _NUMBERS = 2_048, 2**22
+# Hidden units whose span is searched for a small `|F'(Q) v| / |v|`, beside a constant and `|y|^2`.
+_UNITS = 48
+# Directions of that span that are smaller than this, over the largest, are rounding.
+_ROUNDING = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Root mean squares over the domain."""
+
+    value: float  # Q
+    residual: float  # L Q
+    start: float  # L f
+    terms: float  # those of the equation at Q
+    edge: float  # Q - f on the boundary
+
+    @property
+    def finite(self) -> bool:
+        """Whether Q and L Q are finite at all points."""
+        return bool(np.isfinite(self.value + self.residual + self.edge))
+
+
+def sizes_of(solution: Solution) -> Sizes:
+    """The sizes of a solution at points that nothing else has seen."""
+    trial, domain = cast((solution.trial, solution.problem.domain), "float64")
+    key = key_from(solution.seed, 0x5EED)
+    columns = [np.asarray(c) for c in _columns(trial, domain, key, _count(domain.dim))]
+    q, residual, start, terms, edge = columns
+    # A coefficient may not exist at single points (a kink of the equation), where its term is left out.
+    terms = np.where(np.isfinite(terms), terms, 0.0)
+    return Sizes(
+        value=_rms(q),
+        residual=_rms(residual),
+        start=_rms(start),
+        terms=float(np.sqrt(np.sum(np.mean(terms**2, axis=0)))),
+        edge=_rms(edge),
+    )
+
+
+def _count(dim: int) -> int:
+    return int(np.clip(_NUMBERS / dim, 64, _POINTS))
+
+
+def _rms(values: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(values * values)))
+
+
+@eqx.filter_jit
+def _columns(
+    trial: Trial, domain: AbstractDomain, key: PRNGKeyArray, count: int
+) -> tuple[Array, ...]:
+    points = domain.sample(key, count)
+    edge = domain.sample_boundary(jr.fold_in(key, 1), count)
+    probes = jr.normal(jr.fold_in(key, 2), points.shape, points.dtype)
+
+    def at(x: Array, z: Array) -> tuple[Array, ...]:
+        jet = trial.jet(x)
+        residual, terms = _terms(trial, x, jet, z)
+        start = like(x, trial.equation(x, Jet(trial.boundary.at(x), x)))
+        return jet.value, residual, start, terms
+
+    def gap(x: Array) -> Array:
+        return trial.value(x) - trial.boundary.value(x)
+
+    return *jax.vmap(at)(points, probes), jax.vmap(gap)(edge)
+
+
+def _terms(trial: Trial, x: Array, jet: Jet, z: Array) -> tuple[Array, Array]:
+    """`F` at the jet, and its terms there."""
+    at = linearise(trial.equation, x, jet)
+    # z' A H z by second derivatives along two directions: v' H z = (v + z)' H (v + z) / 4 - ...
+    v = at.apply(z)
+    scale = jnp.sqrt(jnp.sum(v * v) / jnp.sum(z * z))
+    v = v / jnp.where(scale > 0, scale, 1.0)
+    plus, minus = (jet.contract(Factor(w[:, None])) for w in (v + z, v - z))
+    # The mean of z' A H z is A : H, but one of them may be anything; the rest below needs the sum itself.
+    second = 0.25 * scale * (plus - minus)
+    first, zeroth = jnp.dot(at.grad, jet.grad), at.value * jet.value
+    known = sum(
+        (scale * jet.contract(form) for scale, form in zip(at.traces, at.forms, strict=True)),
+        jnp.zeros_like(first),
+    )
+    if at.hessian is not None:
+        known = known + jnp.sum(at.hessian * jet.hessian)
+    rest = at.residual - known - first - zeroth
+    return at.residual, jnp.stack([second, first, zeroth, rest])
+
+
+def stiffness(solution: Solution) -> float | None:
+    """The smallest `|F'(Q) v| / |v|` over some smooth `v` of zero boundary values; None: not finite."""
+    trial, domain = cast((solution.trial, solution.problem.domain), "float64")
+    span = cast(Shallow(_UNITS, polynomial=True).build(domain, key=key_from(0, 0x57)), "float64")
+    key = key_from(solution.seed, 0x571F)
+    rows = _span(trial, span, domain, key, _count(domain.dim))
+    values, images = (np.asarray(a) for a in rows)
+    good = np.all(np.isfinite(images), axis=1) & np.all(np.isfinite(values), axis=1)
+    if good.mean() < 0.99:
+        return None
+    values, images = values[good], images[good]
+    # An orthonormal basis of the span, and the smallest image of a unit vector.
+    values = values / np.maximum(np.linalg.norm(values, axis=0), 1e-300)
+    lengths = np.maximum(np.linalg.norm(np.asarray(rows[0])[good], axis=0), 1e-300)
+    _, sizes, right = np.linalg.svd(values, full_matrices=False)
+    kept = sizes > _ROUNDING * sizes[0]
+    basis = right[kept].T / sizes[kept]
+    return float(np.linalg.svd((images / lengths) @ basis, compute_uv=False)[-1])
+
+
+@eqx.filter_jit
+def _span(
+    trial: Trial, span: ShallowField, domain: AbstractDomain, key: PRNGKeyArray, count: int
+) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
+    """The values of `eta S_j` at points, and those of `F'(Q) (eta S_j)`."""
+
+    def network(a: Array) -> ShallowField:
+        def outputs(n: Any) -> tuple[Any, ...]:
+            return n.c, n.polynomial.constant, n.polynomial.curvature
+
+        return eqx.tree_at(outputs, span, (a[:-2], a[-2], a[-1]))
+
+    def at(x: Array) -> tuple[Array, Array]:
+        def moved(a: Array) -> tuple[Array, Array]:
+            product = Jet(Product(Jet(trial.eta.at(x), x), Jet(network(a).at(x), x)), x)
+            jet = Jet(Sum(trial.jet(x), product), x)
+            return product.value, like(x, trial.equation(x, jet))
+
+        (v, _), pullback = jax.vjp(moved, jnp.zeros(_UNITS + 2, x.dtype))
+        one, zero = jnp.ones_like(v), jnp.zeros_like(v)
+        return pullback((one, zero))[0], pullback((zero, one))[0]
+
+    return jax.vmap(at)(domain.sample(key, count))

@@ -1,0 +1,99 @@
+"""`solve`: one rule for a number of steps or, where the caller asks for nothing, stages without tuning."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .._problem.measure import AbstractMeasure
+from .._problem.problem import Problem
+from .._problem.solution import Solution
+from .._rule.base import AbstractRule
+from .._status import Interrupted, SolveError, Status
+from .._train.plan import Keep, Plan, Progress, checked_budget, make_plan
+from .stages import choose_stages, follow_plans
+
+
+def solve(
+    problem: Problem,
+    *,
+    network: Any = None,
+    rule: AbstractRule | None = None,
+    steps: int | None = None,
+    batch: Any = None,
+    tolerance: float | None = None,
+    measure: AbstractMeasure | None = None,
+    initial: Solution | None = None,
+    budget: float | None = None,
+    keep: Keep | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    precision: str | None = None,
+    progress: bool = True,
+    throw: bool = True,
+) -> Solution:
+    """Solve a problem by training a network.
+
+        >>> solution = solve(zoo.survival(20))
+        >>> solution(np.zeros(20))
+
+    With neither `rule` nor `steps` the stages are chosen for the problem: a short Q-learning run,
+    Gauss-Newton steps until the loss on held-out points stops falling, and for linear equations the output
+    layer solved for. `solution.stages` tells what was done, and `solution.verdict` whether the problem is
+    solved.
+
+    **Arguments**
+
+    - `network`: `Shallow`, `MLP`, or any `eqx.Module` from a point to a scalar. All its floating-point
+      arrays are trained, except those wrapped in `qpde.Frozen`.
+    - `rule`: `QLearning` (where only `steps` is given), `DeepGalerkin`, `Penalty`, `GaussNewton` or
+      `ImplicitQLearning`.
+    - `steps`: the largest number of steps; by default the rule's own, 5,000 or, of second order, 50.
+    - `batch`: points a step, a number or a schedule such as `Ramp(2_000, 10_000)`; 1,000 by default.
+    - `tolerance`: stop when the mean of `psi(L Q)^2` over a batch is below this.
+    - `measure`: the law of the points; uniform by default.
+    - `initial`: a solution whose network is trained further. With neither `rule` nor `steps` this is done
+      by Gauss-Newton steps in float64, and where fresh points find nothing better `initial` comes back.
+    - `budget`: seconds of training (compiling not counted, those before a checkpoint counted) after
+      which the run stops; it never changes what a step does. 30 where the stages are chosen for you,
+      otherwise none.
+    - `keep`: which iterate is returned.
+    - `callback`: called with a `Progress` after every 100 steps (every step of a second-order rule);
+      returning `True` stops the run.
+    - `checkpoint`: a folder. The state of the run is kept there, at least every 10 seconds; the same
+      call goes on from it after any kind of end, with the same bits as an undisturbed run.
+    - `seed`: the same seed gives the same bits on the same machine.
+    - `precision`: `"float32"` or `"float64"`; by default the rule's own.
+    - `progress`: show a bar on a terminal.
+    - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
+      status of the returned solution says what happened.
+    """
+    options = {"network": network, "measure": measure, "initial": initial, "seed": seed}
+    own = {"batch": batch, "tolerance": tolerance, "keep": keep, "precision": precision}
+    plans = plan_solve(problem, rule=rule, steps=steps, **options, **own)
+    solution = follow_plans(plans, budget, callback, checkpoint, progress)
+    if throw and not solution.status.successful:
+        raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
+    return solution
+
+
+def plan_solve(
+    problem: Problem,
+    *,
+    rule: AbstractRule | None = None,
+    steps: int | None = None,
+    budget: float | None = None,
+    **options: Any,
+) -> list[Plan]:
+    """The checked plans of a run, one a stage; wrong options raise."""
+    checked_budget(budget)
+    given = {name: value for name, value in options.items() if value is not None}
+    if rule is not None or steps is not None:
+        return [make_plan(problem, rule=rule, steps=steps, **given)]
+    named = [name for name in ("batch", "tolerance", "keep", "precision") if name in given]
+    if named:
+        raise ValueError(
+            f"{named[0]} belongs to a rule; give rule= or steps= too. Without them the stages are "
+            "chosen for the problem."
+        )
+    return choose_stages(problem, given)

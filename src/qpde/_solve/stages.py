@@ -1,0 +1,225 @@
+"""The stages of a run whose caller asked for nothing.
+
+A short Q-learning run in float32 brings a network near the solution (its steps are cheap); a second-order
+rule in float64 takes over and stops when the held-out loss stops falling; where the equation is linear the
+output layer is then solved for. A solution to go on from is near already: the first stage is left out. The
+problem, the seed and held-out losses decide between stages; the clock may end a stage, never choose one.
+"""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from .._network.shallow import Shallow
+from .._precision import as_called, cast, key_from, x64
+from .._problem.measure import AbstractMeasure
+from .._problem.problem import Problem
+from .._problem.solution import History, Solution, Stage
+from .._problem.trial import Trial
+from .._rule.first_order import QLearning
+from .._rule.gauss_newton import GaussNewton
+from .._status import Status
+from .._train.background import Background
+from .._train.plan import Plan, Progress, checked_budget, make_plan
+from .._train.polish import is_quickly_polished, polished
+from .._train.run import Run, improved, train, warn_if_untrained
+from .verdict import verdict_of
+
+# Seconds of training, where the caller names neither a rule nor steps nor a budget.
+BUDGET = 30.0
+# Blocks without progress after which the second-order stage ends.
+_PATIENCE = 8
+# Points on which a new solution is compared with the one it began with.
+_FRESH = 8_192
+
+
+def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
+    """The plans of the stages; `given` holds the options that the caller did name."""
+    given = dict(given)
+    if "initial" in given:
+        return [_finish(problem, given)]
+    if "network" not in given:
+        width = 64 if problem.dim == 1 else 256
+        given["network"] = Shallow(
+            width,
+            polynomial=True,
+            beta=0.5,
+            amplitude=width**-0.5,
+            aligned=0.5,
+            axes=0.0 if problem.dim == 1 else 0.25,
+        )
+    warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, **given)
+    given.pop("network", None)
+    # The network of the first stage is put in when it is there.
+    return [warm, _finish(problem, given)]
+
+
+def _finish(problem: Problem, given: dict[str, Any]) -> Plan:
+    """The plan of the second-order stage."""
+    size = _sample_size(problem.dim)
+    return make_plan(
+        problem, rule=GaussNewton(), steps=400, batch=size, patience=_PATIENCE, **given
+    )
+
+
+def are_chosen(plans: list[Plan]) -> bool:
+    """Whether the stages were chosen for the problem: only such plans end by patience."""
+    return plans[-1].patience > 0
+
+
+def _sample_size(dim: int) -> int:
+    """Points of a Gauss-Newton step: 1,000; 300 on a line; fewer in so many dimensions that memory fills."""
+    return 300 if dim == 1 else int(np.clip(2e7 / dim, 200, 1_000))
+
+
+def follow_plans(
+    plans: list[Plan],
+    budget: float | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> Solution:
+    """Do the planned stages one after the other; a stage that ends the run is the last.
+
+    What the caller had chosen, one rule, is returned as that rule left it. Where the stages were chosen for
+    the problem, the solution has its score, and is no worse than the one that the run began with. Either
+    has its verdict.
+    """
+    chosen = are_chosen(plans)
+    allowed = checked_budget(BUDGET if budget is None and chosen else budget)
+    watch = None if callback is None else as_called(callback)
+    with x64():
+        done = _follow(plans, allowed, watch, checkpoint, progress)
+        if not any(improved(solution.history) for solution in done):
+            warn_if_untrained(done[-1], plans[len(done) - 1])
+        solution = done[0]
+        if chosen:
+            solution = _better(_finished(plans, done), plans[0])
+            solution = solution.with_score(solution.score)
+        return solution.with_verdict(verdict_of(solution))
+
+
+def _follow(
+    plans: list[Plan],
+    budget: float,
+    callback: Callable[[Progress], Any] | None,
+    checkpoint: str | os.PathLike[str] | None,
+    progress: bool,
+) -> list[Solution]:
+    """The solutions of the stages, each begun with the network of the one before."""
+    done: list[Solution] = []
+    ahead: Background | None = None
+    for number, plan in enumerate(plans, start=1):
+        began = time.perf_counter()
+        if ahead is not None:
+            ahead.wait()
+        if done:
+            plan = dataclasses.replace(plan, initial=done[-1], network=None)
+        run = Run(plan, began=began)
+        if number < len(plans):
+            ahead = Background(functools.partial(_compile_next, run, plans[number]))
+        left = budget - sum(solution.seconds for solution in done)
+        done.append(
+            train(
+                run,
+                budget=left,
+                callback=callback,
+                checkpoint=checkpoint,
+                stage=number,
+                progress=progress,
+            )
+        )
+        if done[-1].status not in (Status.FINISHED, Status.SETTLED):
+            break
+    return done
+
+
+def _finished(plans: list[Plan], done: list[Solution]) -> Solution:
+    """The last solution, its output layer solved for where the equation is linear."""
+    last, stages = done[-1], [_stage(solution) for solution in done]
+    ended = last.status in (Status.FINISHED, Status.SETTLED, Status.BUDGET)
+    if ended and len(done) == len(plans) and is_quickly_polished(last):
+        began = time.perf_counter()
+        better = polished(last)
+        seconds = time.perf_counter() - began
+        stages.append(Stage("output layer", 0, seconds, 0.0, better is not None))
+        if better is not None:
+            last = dataclasses.replace(last, trial=better)
+    return _joined(done, last, tuple(stages))
+
+
+def _better(found: Solution, plan: Plan) -> Solution:
+    """What was found, or what the run began with where fresh points do not prefer the new one."""
+    if plan.initial is None:
+        return found
+    before = plan.initial.trial
+    trial = Trial.of(plan.problem, before.network, exact_boundary=before.exact_boundary)
+    key = key_from(plan.seed, 0xBE77E2)
+    new, old = (float(_loss(cast(t, "float64"), plan.measure, key)) for t in (found.trial, trial))
+    if new < old:
+        return found
+    stages = tuple(dataclasses.replace(stage, kept=False) for stage in found.stages)
+    status = Status.NOTHING_BETTER if found.status.successful else found.status
+    precision = plan.initial.precision
+    return dataclasses.replace(
+        found, trial=trial, status=status, precision=precision, stages=stages
+    )
+
+
+@eqx.filter_jit
+def _loss(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray) -> Array:
+    """The mean of `(L Q)^2` at fresh points, and of `(Q - f)^2` on the boundary where that is soft."""
+    points, weights = measure.sample(key, _FRESH)
+    loss = jnp.mean(weights * jax.vmap(trial.residual)(points) ** 2)
+    if trial.exact_boundary:
+        return loss
+    edge = measure.domain.sample_boundary(jr.fold_in(key, 1), _FRESH)
+    return loss + jnp.mean(
+        (jax.vmap(trial.value)(edge) - jax.vmap(trial.boundary.value)(edge)) ** 2
+    )
+
+
+def _compile_next(run: Run, plan: Plan) -> None:
+    """Compile the programs of the stage after `run` while that still trains; only its shapes matter."""
+    start = run.solution(run.begin(), Status.FINISHED, 0.0)
+    Run(dataclasses.replace(plan, initial=start, network=None)).compile()
+
+
+def _stage(solution: Solution) -> Stage:
+    return Stage(solution.rule, solution.steps, solution.seconds, solution.compile_seconds, True)
+
+
+def _joined(done: list[Solution], last: Solution, stages: tuple[Stage, ...]) -> Solution:
+    """One solution with the history of all stages."""
+    histories = [solution.history for solution in done]
+    offsets = np.cumsum([0] + [solution.steps for solution in done])
+
+    def joined(name: str) -> np.ndarray:
+        return np.concatenate([getattr(history, name) for history in histories])
+
+    checked = [history.checked_step + o for history, o in zip(histories, offsets, strict=False)]
+    return dataclasses.replace(
+        last,
+        history=History(
+            joined("loss"),
+            joined("gradient"),
+            joined("truncated"),
+            np.concatenate(checked),
+            joined("held_out"),
+        ),
+        steps=int(offsets[-1]),
+        seconds=sum(stage.seconds for stage in stages),
+        compile_seconds=sum(stage.compile_seconds for stage in stages),
+        rule="stages",
+        stages=stages,
+    )

@@ -1,0 +1,138 @@
+"""A plan: everything that decides the bits of a run, checked before anything compiles."""
+
+import dataclasses
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._network.shallow import Shallow
+from .._precision import copied
+from .._problem.measure import AbstractMeasure, law_on
+from .._problem.problem import Problem
+from .._problem.solution import Solution
+from .._rule.base import AbstractRule
+from .._rule.batch import batch_sizes
+from .._rule.first_order import QLearning
+from .._rule.schedule import AbstractSchedule, as_schedule
+from .checkpoint import digest
+
+
+class Keep(enum.Enum):
+    """Which iterate a run returns."""
+
+    HELD_OUT = "smallest loss on held-out points, looked at after every block of steps"
+    BEST_BATCH = "smallest minibatch loss, looked at in every step (the paper)"
+    LAST = "the last one"
+
+
+class Progress(NamedTuple):
+    """The numbers that a callback gets after every block of steps; returning a true value stops the run."""
+
+    step: int
+    loss: float
+    held_out: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything that decides the bits of a run."""
+
+    problem: Problem
+    network: Any
+    rule: AbstractRule
+    batch: AbstractSchedule
+    measure: AbstractMeasure
+    initial: Solution | None
+    steps: int
+    precision: str
+    tolerance: float = 0.0
+    patience: int = 0  # blocks without progress after which a run ends; 0: never
+    keep: Keep = Keep.HELD_OUT
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.keep, Keep):
+            raise ValueError(f"keep must be one of {', '.join(map(str, Keep))}, got {self.keep!r}.")
+        for name, value in (("steps", self.steps), ("seed", self.seed)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+                raise ValueError(f"{name} must be a whole number, not negative, got {value!r}.")
+        if self.steps >= 2**31:
+            raise ValueError(f"steps must be less than 2^31, got {self.steps}.")
+        if self.seed >= 2**63:
+            raise ValueError(f"seed must be less than 2^63, got {self.seed}.")
+        if (
+            min(batch_sizes(self.batch, t, t + 1, max(self.steps, 1))[0] for t in (0, self.steps))
+            < 1
+        ):
+            raise ValueError("batch must be at least one point at every step.")
+        if not self.tolerance >= 0:
+            raise ValueError(f"tolerance must not be negative, got {self.tolerance!r}.")
+        if self.precision not in ("float32", "float64"):
+            raise ValueError(f'precision is "float32" or "float64", got {self.precision!r}.')
+        if self.initial is not None and not isinstance(self.initial, Solution):
+            raise ValueError(f"initial must be a qpde.Solution, got {type(self.initial).__name__}.")
+        if self.initial is not None and self.initial.problem.dim != self.problem.dim:
+            raise ValueError(
+                f"initial solves a problem in dimension {self.initial.problem.dim}, this one has "
+                f"{self.problem.dim}."
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """The plan in plain values, problem and network left out."""
+        return {
+            "rule": self.rule.name,
+            "setting of the rule": digest(self.rule),
+            "batch": digest(self.batch),
+            "measure": digest(self.measure),
+            "steps": int(self.steps),
+            "tolerance": float(self.tolerance),
+            **({"patience": self.patience} if self.patience else {}),
+            "initial": None if self.initial is None else digest(self.initial.trial.network),
+            "keep": self.keep.name,
+            "seed": int(self.seed),
+            "precision": self.precision,
+        }
+
+
+def make_plan(
+    problem: Problem,
+    *,
+    network: Any = None,
+    rule: AbstractRule | None = None,
+    batch: Any = 1_000,
+    measure: AbstractMeasure | None = None,
+    initial: Solution | None = None,
+    steps: int | None = None,
+    precision: str | None = None,
+    **plain: Any,
+) -> Plan:
+    """A checked plan from the options of `solve`. Where the caller names no value, the rule does."""
+    if initial is not None and network is not None:
+        raise ValueError("Give a network or an initial solution, whose network it takes, not both.")
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a qpde.Problem, got {type(problem).__name__}.")
+    rule = QLearning() if rule is None else rule
+    if not isinstance(rule, AbstractRule):
+        raise ValueError(f"rule must be a rule such as qpde.QLearning(), got {rule!r}.")
+    return Plan(
+        problem=problem,
+        network=Shallow() if network is None else network,
+        rule=rule,
+        batch=as_schedule(batch),
+        measure=copied(law_on(problem.domain, measure)),
+        initial=initial,
+        steps=rule.default_steps if steps is None else steps,
+        precision=rule.precision if precision is None else precision,
+        **plain,
+    )
+
+
+def checked_budget(budget: float | None) -> float:
+    """The budget in seconds; None is none."""
+    if budget is None:
+        return float("inf")
+    if not budget > 0:
+        raise ValueError(f"budget must be a positive number of seconds, got {budget!r}.")
+    return float(budget)

@@ -1,0 +1,183 @@
+"""The output layer of a solution, solved for: with hidden weights fixed, `L Q` is affine in it.
+
+With `r_0` the residual when all output coefficients `a` are zero, `J` the residual's and `J_Q` the trial
+function's derivative in them, `L Q = r_0 + J a`. Least squares minimises `E[(r_0 + J a)^2]` by a singular
+value decomposition; Galerkin solves `E[J_Q' (r_0 + J a)] = 0`, the fixed point of Q-learning in `a`, whose
+condition number is that of least squares squared.
+"""
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from .._equation.operator import Structure
+from .._network.base import OutputLayer
+from .._precision import by_chunks, cast, key_from, x64
+from .._problem.measure import AbstractMeasure
+from .._problem.solution import Solution
+from .._problem.trial import Trial
+
+_METHODS = ("least-squares", "galerkin")
+# Singular values below this share of the largest count as zero; columns are scaled to length one.
+_ROUNDING = 1e-14
+# Points of a compiled chunk, and those on which the result is judged.
+_CHUNK, _FRESH = 1_024, 8_192
+# The largest number of coefficients whose decomposition takes seconds, so that `solve` may do it unasked.
+_QUICK = 1_500
+
+
+def is_quickly_polished(solution: Solution) -> bool:
+    """Whether `polish` applies to a solution, and takes no more than seconds."""
+    network = solution.trial.network
+    if not isinstance(network, OutputLayer):
+        return False
+    if sum(leaf.size for leaf in network.output_layer()) > _QUICK:
+        return False
+    return solution.problem.operator.structure is Structure.LINEAR
+
+
+@x64()
+def polish(
+    solution: Solution, method: str = "least-squares", *, count: int | None = None
+) -> Solution:
+    """The solution with its output layer replaced by the best one, for an equation linear in `u`.
+
+        >>> better = polish(solve(zoo.survival(1), network=Shallow(64, polynomial=True)))
+
+    The output layer is `c` and the polynomial part of a `Shallow` network, or the last layer of an `MLP`.
+    The result is in float64. Where independent points say that it is not better, the solution comes
+    back as it was.
+
+    **Arguments**
+
+    - `method`: `"least-squares"` (default) or `"galerkin"`.
+    - `count`: the number of points; four times the number of coefficients by default, at least 1,000.
+      They are Gauss-Legendre nodes in one dimension, random points otherwise.
+    """
+    if not isinstance(solution, Solution):
+        raise ValueError(f"polish takes a qpde.Solution, got {type(solution).__name__}.")
+    if method not in _METHODS:
+        raise ValueError(f"method is one of {', '.join(_METHODS)}, got {method!r}.")
+    if solution.problem.operator.structure is not Structure.LINEAR:
+        raise ValueError(
+            "polish is for equations linear in u, because only there L Q is affine in the output "
+            "layer; for this one go on with solve(..., initial=solution, rule=qpde.GaussNewton())."
+        )
+    started = time.perf_counter()
+    better = polished(solution, method, count=count)
+    if better is None:
+        return solution
+    return dataclasses.replace(
+        solution,
+        trial=better,
+        rule=f"{solution.rule} + {method}",
+        precision="float64",
+        seconds=solution.seconds + time.perf_counter() - started,
+    )
+
+
+def polished(
+    solution: Solution, method: str = "least-squares", *, count: int | None = None
+) -> Trial | None:
+    """The trial function with the best output layer, or None where fresh points see no gain."""
+    trial = cast(solution.trial, "float64")
+    flat = _split(trial)[0]
+    count = max(4 * flat.size, 1_000) if count is None else count
+    if count < flat.size:
+        raise ValueError(f"count must be at least {flat.size}, the number of coefficients.")
+    coefficients = _solved(trial, flat, *_sample(solution, count), method)
+    better = _with(trial, jnp.asarray(coefficients))
+    key = key_from(solution.seed, 0x901150)
+    sizes = [_fresh_size(each, solution.measure, key, method) for each in (better, trial)]
+    return better if sizes[0] < sizes[1] else None
+
+
+def _solved(
+    trial: Trial, flat: Array, points: np.ndarray, weights: np.ndarray, method: str
+) -> np.ndarray:
+    """The output coefficients, refined twice with the residual of the last ones."""
+    _, jacobian, values = _rows(trial, points)
+    roots = np.sqrt(weights)[:, None]
+    test = roots * (jacobian if method == "least-squares" else values)
+    matrix = roots * jacobian
+    scale = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+    test = test / np.maximum(np.linalg.norm(test, axis=0), 1e-300)
+    if method == "galerkin":
+        matrix = test.T @ matrix
+    left, sizes, right = np.linalg.svd(matrix / scale, full_matrices=False)
+    kept = sizes > _ROUNDING * sizes[0]
+    left, right = left[:, kept] / sizes[kept], right[kept]
+    found = np.zeros(flat.size)
+    for _ in range(3):
+        residual = roots[:, 0] * _rows(_with(trial, jnp.asarray(found)), points)[0]
+        goal = residual if method == "least-squares" else test.T @ residual
+        found = found - ((goal @ left) @ right) / scale
+    return found
+
+
+def _sample(solution: Solution, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and weights that sum to one."""
+    domain = solution.problem.domain
+    if domain.dim == 1:
+        return domain.nodes(count)
+    # As many as for the judgement where that will do: one program draws both.
+    key = key_from(solution.seed, 0x901151)
+    points, weights = _draw(solution.measure, key, max(count, _FRESH))
+    return np.asarray(points)[:count], np.asarray(weights)[:count] / count
+
+
+@eqx.filter_jit
+def _draw(measure: AbstractMeasure, key: PRNGKeyArray, count: int) -> tuple[Array, Array]:
+    return measure.sample(key, count)
+
+
+def _split(trial: Trial) -> tuple[Array, Any]:
+    """The output coefficients as one vector, and how to unravel it."""
+    network = trial.network
+    if not isinstance(network, OutputLayer):
+        raise ValueError(
+            "polish knows the output layer of Shallow and MLP networks only, got "
+            f"{type(getattr(network, 'function', network)).__name__}."
+        )
+    return jax.flatten_util.ravel_pytree(network.output_layer())
+
+
+def _with(trial: Trial, flat: Array) -> Trial:
+    """The trial function with other output coefficients."""
+    unravel, network = _split(trial)[1], trial.network
+    return trial.with_network(eqx.tree_at(lambda n: n.output_layer(), network, unravel(flat)))
+
+
+@eqx.filter_jit
+def _chunk(trial: Trial, points: Any) -> tuple[Array, Array, Array]:
+    flat = _split(trial)[0]
+
+    def one(x: Array) -> tuple[Array, Array, Array]:
+        (_, r), pullback = jax.vjp(lambda a: _with(trial, a).value_and_residual(x), flat)
+        one, zero = jnp.ones_like(r), jnp.zeros_like(r)
+        return r, pullback((zero, one))[0], pullback((one, zero))[0]
+
+    return jax.vmap(one)(points)
+
+
+def _rows(trial: Trial, points: np.ndarray) -> tuple[np.ndarray, ...]:
+    """`L Q`, and the derivatives of `L Q` and of `Q` in the output coefficients, a row a point."""
+    return by_chunks(functools.partial(_chunk, trial), points, _CHUNK)
+
+
+def _fresh_size(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray, method: str) -> float:
+    """The mean of `(L Q)^2`, or the size of `E[L Q J_Q]`, at points that the solve has not seen."""
+    points, weights = _draw(measure, key, _FRESH)
+    residual, _, values = _rows(trial, np.asarray(points))
+    weights = np.asarray(weights) / _FRESH
+    if method == "least-squares":
+        return float(np.dot(weights, residual * residual))
+    return float(np.linalg.norm((weights * residual) @ values))

@@ -1,0 +1,1 @@
+"""Bounds for the error, and what the theory says about a problem."""

@@ -1,0 +1,138 @@
+"""What a sample of `L Q` may have missed: a search for larger values, and peaks of the equation's own terms.
+
+The network's part of `L Q` is only known at points. The source and the coefficients are formulas: where
+interval arithmetic over small cells bounds them well, what is larger than at all points is counted.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._domain.base import AbstractDomain
+from .._equation.operator import Operator, Structure, cells
+from .._precision import cast, key_from
+from .._problem.solution import Solution
+from .._problem.trial import Trial
+from .._program.interval import Unbounded, enclose
+from .residual import CELLS, Sample
+
+_STARTS, _ROUNDS = 64, 40
+# Peaks are assumed to be at most this many times as high as the highest that was found.
+MARGIN = 2.0
+# An enclosure that exceeds what points have shown by less than this has shown nothing.
+_SLACK = 1.5
+
+
+def search_peak(solution: Solution, sample: Sample) -> float:
+    """The largest `|L Q|` that a search finds: uphill and in random directions from the worst points."""
+    trial, domain = cast(solution.trial, "float64"), solution.problem.domain
+    found = float(np.max(np.abs(sample.residual)))
+    sizes = np.abs(np.asarray(_residuals(trial, sample.worst)))
+    starts = sample.worst[np.argsort(sizes)[-_STARTS:]]
+    steps = domain.inradius * np.geomspace(0.3, 1e-6, _ROUNDS)
+    climbed = np.asarray(_climb(trial, domain, starts, steps, key_from(solution.seed, 0xCE28)))
+    return float(np.max(np.nan_to_num(climbed, nan=np.inf), initial=found))
+
+
+@eqx.filter_jit
+def _residuals(trial: Trial, points: Any) -> Float[Array, " n"]:
+    return jax.lax.map(trial.residual, points, batch_size=256)
+
+
+@eqx.filter_jit
+def _climb(
+    trial: Trial, domain: AbstractDomain, starts: Any, steps: Any, key: PRNGKeyArray
+) -> Float[Array, " n"]:
+    def size(x: Array) -> Array:
+        return jnp.abs(trial.residual(x))
+
+    def one(start: Array, key: PRNGKeyArray) -> Array:
+        def step_of(carry: tuple[Array, Array], given: tuple[Array, PRNGKeyArray]) -> Any:
+            x, best = carry
+            step, now = given
+            for direction in (jax.grad(size)(x), jr.normal(now, x.shape)):
+                length = jnp.sqrt(jnp.sum(direction * direction))
+                moved = x + step * direction / jnp.where(length > 0, length, 1.0)
+                there = size(moved)
+                better = domain.contains(moved) & (there > best)
+                x, best = jnp.where(better, moved, x), jnp.where(better, there, best)
+            return (x, best), None
+
+        keys = jr.split(key, steps.shape[0])
+        (_, best), _ = jax.lax.scan(step_of, (start, size(start)), (steps, keys))
+        return best
+
+    return jax.vmap(one)(starts, jr.split(key, starts.shape[0]))
+
+
+def hidden_peaks(solution: Solution, sample: Sample) -> float:
+    """How much larger `|L Q|` may be than at any point because of peaks in the equation's own terms.
+
+    Up to three dimensions, for linear and semilinear equations; zero where enclosures over cells exceed
+    what the sample has seen by less than half. Beyond three dimensions they say too little.
+    """
+    operator = solution.problem.operator
+    if solution.problem.dim not in CELLS or operator.structure is Structure.NONLINEAR:
+        return 0.0
+    source = _excess(_SourceSize(operator), operator)
+    rates = _excess(_RateSize(operator), operator)
+    return source + rates * _jet_size(solution, sample)
+
+
+def _excess(size: Any, operator: Operator) -> float:
+    """How far an enclosure of a function of the point exceeds its largest value at random points."""
+    lower, upper = cells(operator.domain)
+    try:
+        (span,) = enclose(jax.vmap(size), (lower, upper))
+    except Unbounded:
+        return 0.0
+    seen = float(np.max(np.asarray(_at_random(size, operator.domain, key_from(3)))))
+    most = float(np.max(span.high))
+    return most - seen if most > _SLACK * seen else 0.0
+
+
+@eqx.filter_jit
+def _at_random(size: Any, domain: AbstractDomain, key: PRNGKeyArray) -> Float[Array, " n"]:
+    return jax.vmap(size)(domain.sample(key, 20_000))
+
+
+def _jet_size(solution: Solution, sample: Sample) -> float:
+    """The largest value, slope or curvature of `Q` at the worst points."""
+    trial = cast(solution.trial, "float64")
+    parts = [float(np.max(np.abs(np.asarray(part)))) for part in _jets(trial, sample.worst)]
+    return max(parts)
+
+
+@eqx.filter_jit
+def _jets(trial: Trial, points: Any) -> tuple[Array, ...]:
+    def at(x: Array) -> tuple[Array, ...]:
+        jet = trial.jet(x)
+        return jet.value, jet.grad, jet.laplacian
+
+    return jax.lax.map(at, points, batch_size=256)
+
+
+class _SourceSize(eqx.Module):
+    """`|L 0|`."""
+
+    operator: Operator
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.abs(self.operator.source(x))
+
+
+class _RateSize(eqx.Module):
+    """`|A| + |b| + |c|`, entries added up."""
+
+    operator: Operator
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        total = jnp.zeros((), x.dtype)
+        for part in self.operator.coefficients(x):
+            total = total + jnp.sum(jnp.abs(part))
+        return total

@@ -1,0 +1,1 @@
+"""Values at points with confidence intervals, by random walks."""

@@ -1,0 +1,173 @@
+"""Euler-Maruyama for a diffusion with generator `A : Hess + b . grad`, stopped at the boundary.
+
+    X <- X + b h + sigma sqrt(h) Z,        sigma sigma' = 2 A.
+
+A walk seen only at discrete times leaves late: on average it overshoots by 0.5826 sqrt(h) |sigma' n|
+(0.5826 = -zeta(1/2) / sqrt(2 pi)). The walk is therefore stopped that much before the boundary and counted
+as having left at the nearest boundary point (Gobet and Menozzi 2010), which turns an error of order
+sqrt(h) into a smaller one.
+
+The length of a step is chosen where the walker is, by the coefficients there, and never by where the step
+would lead, which would bias it:
+
+    it crosses a 14th of the inradius: h <= inradius^2 / (2 tr A) / 200, and a 20th of it by drift;
+    the boundary is four deviations away: h = (distance / 4 |sigma' n|)^2, and h |b . n| <= distance / 4;
+    tr A changes by at most a fifth: h <= (tr A / 5 |sigma' grad tr A|)^2;
+    killing that varies takes at most a tenth: h <= 1 / 10 c.
+
+Towards the boundary steps shrink until their deviation is the walk's `resolution`, which is a part of the
+distance that it started at: starts close to the boundary are resolved as well as others.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._domain.base import AbstractDomain
+from .._equation.generator import Generator
+from .._equation.operator import Operator
+from .._precision import Numbers
+from .pool import Step, normals
+
+_OVERSHOOT = 0.5826
+# Standard deviations of a step between a walker and the boundary, unless the step is the shortest.
+_MARGIN = 4.0
+# Longest steps: this many cross the inradius by diffusion, that many by drift.
+_CROSSING, _DRIFTING = 200.0, 20.0
+# The largest changes within a step, of tr A and of the discount where killing varies.
+_CHANGE, _KILLED = 0.2, 0.1
+# The resolution: a part of the distance at the start, and at most a part of inradius / sqrt(d).
+_NEAR, _FAR = 32.0, 226.0
+_TINY = 1e-300
+# Where A vanishes its relative change is without bound; it shortens a step to this part of the longest.
+_LEAST = 1e-3
+
+
+class Diffusion(eqx.Module):
+    """One Euler step. A walk's `level` multiplies all its time steps.
+
+    `longest` is a limit for all of them, `crossing` the number of steps that cross the inradius.
+    """
+
+    domain: AbstractDomain
+    operator: Operator
+    inradius: Numbers
+    longest: Numbers
+    crossing: Numbers
+    factor: Numbers | None  # sigma where it is constant
+    definite: bool = eqx.field(static=True)
+
+    def __init__(self, domain: AbstractDomain, generator: Generator):
+        self.domain, self.operator = domain, generator.operator
+        self.inradius = np.asarray(domain.inradius)
+        self.longest, self.crossing = (
+            np.asarray(longest_step(domain, generator)),
+            np.asarray(_CROSSING),
+        )
+        self.definite, self.factor = generator.definite, None
+        if generator.matrix is not None:
+            values, vectors = np.linalg.eigh(2.0 * generator.matrix)
+            self.factor = vectors * np.sqrt(np.maximum(values, 0.0))
+
+    @property
+    def coarsest(self) -> Numbers:
+        """The deviation of the shortest steps of walks that start far from the boundary."""
+        return np.asarray(self.inradius / (_FAR * np.sqrt(self.domain.dim)))
+
+    def resolution(self, distance: np.ndarray) -> np.ndarray:
+        """The deviation of the shortest steps of walks that start at these distances."""
+        return np.minimum(distance / _NEAR, self.coarsest)
+
+    def step(
+        self,
+        x: Float[Array, "p d"],
+        level: Float[Array, " p"],
+        resolution: Float[Array, " p"],
+        key: PRNGKeyArray,
+    ) -> Step:
+        """Move every walker. Where it `ended`, the rest of the step means nothing."""
+        distance, towards = jax.vmap(jax.value_and_grad(self.domain.distance))(x)
+        inward = towards * jax.lax.rsqrt(jnp.sum(towards * towards, axis=1, keepdims=True))
+        inward = jnp.nan_to_num(inward)  # no direction at the centre of a ball
+        second, drift, killing = jax.vmap(self.operator.coefficients)(x)
+        sigma = self._sigma(second)
+        spread = jnp.sqrt(jnp.sum(jnp.square(_across(sigma, inward)), axis=1))
+        speed = jnp.abs(jnp.sum(drift * inward, axis=1))
+        h = jnp.minimum(
+            self._inside(x, sigma, drift, killing),
+            _near(jnp.maximum(distance / _MARGIN, resolution), spread, speed),
+        )
+        h = level * h
+        noise = _along(sigma, normals(key, *x.shape))
+        return Step(
+            x=x + drift * h[:, None] + noise * jnp.sqrt(h)[:, None],
+            decay=jnp.exp(-killing * h),
+            # The integral of the discount over the step, also where the killing is quick.
+            mass=jnp.where(
+                killing * h > 1e-8, -jnp.expm1(-killing * h) / jnp.maximum(killing, _TINY), h
+            ),
+            source=x,
+            ended=distance <= _OVERSHOOT * jnp.sqrt(h) * spread,
+            exit=x - distance[:, None] * inward,
+            distance=distance,
+        )
+
+    def _inside(self, x: Array, sigma: Array, drift: Array, killing: Array) -> Array:
+        """The longest step, by the coefficients where each walker is."""
+        inradius, varies = self.inradius, self.operator.varies
+        speed = jnp.sqrt(jnp.sum(drift * drift, axis=1))
+        h = jnp.minimum(self.longest, inradius / (_DRIFTING * jnp.maximum(speed, _TINY)))
+        if "c" in varies:
+            h = jnp.minimum(h, _KILLED / jnp.maximum(killing, _TINY))
+        if "A" in varies:
+            trace, slope = jax.vmap(jax.value_and_grad(self.operator.trace))(x)
+            # An infinite slope, as at a root of zero, is none that a step could follow.
+            change = jnp.sqrt(jnp.sum(jnp.square(_across(sigma, jnp.nan_to_num(slope))), axis=1))
+            h = jnp.minimum(h, inradius**2 / (2.0 * jnp.maximum(trace, _TINY)) / self.crossing)
+            steady = jnp.square(_CHANGE * trace / jnp.maximum(change, _TINY))
+            h = jnp.minimum(h, jnp.maximum(steady, _LEAST * self.longest))
+        return h
+
+    def _sigma(self, second: Array) -> Any:
+        """`sigma`: a number a walker `(p, 1)`, one matrix `(d, d)`, or a matrix a walker `(p, d, d)`."""
+        if self.factor is not None:
+            return jnp.asarray(self.factor)
+        if second.ndim == 1:
+            return jnp.sqrt(jnp.maximum(2.0 * second, 0.0))[:, None]
+        if self.definite:
+            return jnp.linalg.cholesky(2.0 * second)
+        values, vectors = jnp.linalg.eigh(2.0 * second)
+        return vectors * jnp.sqrt(jnp.maximum(values, 0.0))[:, None, :]
+
+
+def _along(sigma: Array, z: Array) -> Array:
+    """`sigma z` for every walker."""
+    if sigma.ndim == 3:
+        return jnp.einsum("pij,pj->pi", sigma, z)
+    return sigma * z if sigma.shape[0] == z.shape[0] and sigma.shape[1] == 1 else z @ sigma.T
+
+
+def _across(sigma: Array, n: Array) -> Array:
+    """`sigma' n` for every walker."""
+    if sigma.ndim == 3:
+        return jnp.einsum("pij,pi->pj", sigma, n)
+    return sigma * n if sigma.shape[0] == n.shape[0] and sigma.shape[1] == 1 else n @ sigma
+
+
+def _near(length: Array, spread: Array, speed: Array) -> Array:
+    """The step whose deviation across the boundary is `length`, and whose drift is no longer."""
+    diffusive = jnp.square(length / jnp.maximum(spread, _TINY))
+    return jnp.minimum(diffusive, length / jnp.maximum(speed, _TINY))
+
+
+def longest_step(domain: AbstractDomain, generator: Generator) -> float:
+    """`inradius^2 / (2 tr A) / 200`, or a twentieth of the time in which the drift crosses the inradius.
+
+    With the largest coefficients that random points show; each step looks at those where it is.
+    """
+    diffusive = domain.inradius**2 / (2.0 * generator.largest_trace) / _CROSSING
+    return min(diffusive, domain.inradius / (_DRIFTING * max(generator.largest_drift, _TINY)))

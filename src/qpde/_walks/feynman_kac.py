@@ -1,0 +1,179 @@
+"""Values at given points with confidence intervals, from random walks (Feynman-Kac).
+
+For `L u = A : Hess u + b . grad u - c u + r = 0`, `u = f` on the boundary, and the diffusion `X` with the
+generator `A : Hess + b . grad`, which leaves the domain at the time `tau`,
+
+    u(x) = E_x[ exp(-int c) f(X_tau) + int_0^tau exp(-int c) r(X_s) ds ],
+    u(x) = Q(x) + E_x[ exp(-int c) (f - Q)(X_tau) + int_0^tau exp(-int c) (L Q)(X_s) ds ]
+
+for any smooth `Q`. A solution `Q` makes the second mean small: it serves as a control variate, and the
+interval is right however bad it is. A `Q` that may have kinks is not used, nor is one that makes the variance
+larger.
+"""
+
+import functools
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from .._domain.base import AbstractDomain
+from .._equation.generator import Generator
+from .._precision import by_chunks, keys_from, x64
+from .._problem.points import as_rows
+from .._problem.problem import Problem
+from .._problem.solution import Solution
+from .._train.interrupt import Keyboard
+from .._train.progress import Walks
+from .._trust.residual import rough_parts
+from .estimate import MOST, Estimate, Tally, make_estimate, walk_all
+from .plan import Base, make_plan
+
+_DEFAULT = 1_000
+# Points that lie outside by less, in inradii, are on the boundary up to rounding (as in `Solution`).
+_OUTSIDE, _ON = 1e-5, 1e-12
+_CHUNK = 1_024
+
+
+@x64()
+def feynman_kac(
+    solution: Solution | Problem,
+    points: Any,
+    *,
+    accuracy: float | None = None,
+    walks: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    progress: bool = True,
+) -> Estimate:
+    """The solution of a linear problem at points, with confidence intervals, from random walks.
+
+        >>> estimate = feynman_kac(solution, np.zeros((1, 20)), accuracy=1e-3)
+        >>> estimate.low, estimate.value, estimate.high
+
+    With a `Solution` the walks estimate its error, which has a variance far below that of the solution
+    itself (where a few trial walks show that it has not, the network is left out); with a `Problem` they
+    start from nothing. Where the equation is `s Lap u - c u + r(x)` with
+    numbers `s` and `c` the walk goes from sphere to sphere and has no time step; else it is done in
+    time steps (Euler-Maruyama), of two lengths to see their effect. Walks that start near the boundary
+    are split where they get away from it, because few do and the mean is made by them. All numbers are
+    float64.
+
+    **Arguments**
+
+    - `points`: `(n, d)` or `(d,)`, in the closed domain.
+    - `accuracy`: walk until the half-width of every interval is at most this times the root mean
+      square of the values (at most 1,000,000 walks a point; see `reached`).
+    - `walks`: the number of walks from every point; 1,000 where neither is given.
+    - `confidence`: of each interval by itself.
+    - `seed`: the same seed gives the same bits on the same machine.
+
+    Walks that do not end are no error: `status` says so, `unfinished` how many, and their points get infinite
+    intervals. Raises `ValueError` for equations that are not affine in `u`, or in which `c < 0`.
+    """
+    start = time.perf_counter()
+    if not isinstance(solution, Solution | Problem):
+        raise ValueError(
+            f"feynman_kac takes a qpde.Solution or a qpde.Problem, got {type(solution).__name__}."
+        )
+    problem = solution.problem if isinstance(solution, Solution) else solution
+    _check_options(accuracy, walks, confidence)
+    where = as_rows(points, problem.dim)
+    generator = Generator.of(problem.operator)
+    distance = _at_points(_distance, problem.domain, where)
+    inside = _check_inside(problem.domain, where, distance)
+    plan = make_plan(_usable(solution), problem, generator, distance[inside])
+    bases = np.stack([_at_points(_base, base, where[inside]) for base in plan.bases])
+    edge = _at_points(_base, Base(problem.data), where)
+    tally = Tally(plan, where[inside], distance[inside], bases)
+    (key,) = keys_from(seed, 1)
+    with Walks(progress) as bar, Keyboard() as keyboard:
+
+        def report(done: int) -> None:
+            bar.update(tally.done + done, tally.planned)
+            if keyboard.seen:
+                raise KeyboardInterrupt
+
+        walk_all(
+            tally,
+            plan,
+            accuracy=accuracy,
+            walks=_DEFAULT if walks is None else walks,
+            confidence=confidence,
+            key=key,
+            report=report,
+        )
+    return make_estimate(
+        tally,
+        plan,
+        np.asarray(points, np.float64),
+        inside,
+        edge,
+        confidence=confidence,
+        accuracy=accuracy,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _usable(solution: Solution | Problem) -> Solution | Problem:
+    """The solution, or its problem alone where Q may have kinks, which its residual would not show."""
+    if isinstance(solution, Problem):
+        return solution
+    found = rough_parts(solution.trial, solution.problem.domain)
+    if not found:
+        return solution
+    warnings.warn(
+        f"{' and '.join(found).capitalize()} may have kinks or jumps, so that the network is not used as a "
+        "control variate.",
+        stacklevel=4,
+    )
+    return solution.problem
+
+
+def _distance(domain: AbstractDomain, x: Array) -> Array:
+    return domain.distance(x)
+
+
+def _base(base: Base, x: Array) -> Array:
+    return base.value(x)
+
+
+@eqx.filter_jit
+def _chunk(function: Callable[[Any, Array], Array], owner: Any, points: Any) -> Array:
+    return jax.vmap(functools.partial(function, owner))(points)
+
+
+def _at_points(function: Callable[[Any, Array], Array], owner: Any, rows: np.ndarray) -> np.ndarray:
+    """`function(owner, x)` for every row."""
+    return by_chunks(functools.partial(_chunk, function, owner), rows, _CHUNK)
+
+
+def _check_options(accuracy: float | None, walks: int | None, confidence: float) -> None:
+    if accuracy is not None and walks is not None:
+        raise ValueError("Give accuracy or walks, not both: each says how much work is done.")
+    if accuracy is not None and not 0 < accuracy < np.inf:
+        raise ValueError(f"accuracy must be a positive number such as 1e-3, got {accuracy!r}.")
+    whole = isinstance(walks, int | np.integer) and not isinstance(walks, bool)
+    if walks is not None and not (whole and 2 <= walks <= MOST):
+        raise ValueError(f"walks must be a whole number from 2 to {MOST:,}, got {walks!r}.")
+    if not 0 < confidence < 1:
+        raise ValueError(
+            f"confidence must lie between 0 and 1, for example 0.95, got {confidence}."
+        )
+
+
+def _check_inside(domain: AbstractDomain, points: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Which points lie inside; the others are on the boundary."""
+    outside = distance < -_OUTSIDE * domain.inradius
+    if outside.any():
+        where = np.array2string(points[outside][0], precision=4, threshold=6)
+        raise ValueError(
+            f"{outside.sum():,} of {len(points):,} points lie outside {domain!r}, for example "
+            f"{where}. The solution is defined on the closed domain only."
+        )
+    return distance > _ON * domain.inradius

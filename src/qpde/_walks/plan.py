@@ -1,0 +1,193 @@
+"""How the walks of a problem are done: on spheres where they can be, else in time steps."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._domain.base import AbstractDomain
+from .._equation.generator import Generator
+from .._equation.operator import Operator
+from .._field.base import AbstractField, Constant
+from .._field.form import Identity
+from .._precision import Numbers, cast, key_from
+from .._problem.problem import Problem
+from .._problem.solution import Solution
+from .._problem.trial import Trial
+from .._program.program import dependencies
+from .estimate import WalkPlan
+from .euler import Diffusion
+from .spheres import Spheres
+
+# The shell in which a walk on spheres stops: in inradii, and at most this part of the distance at its start.
+_SHELL, _NEAR = 1e-6, 1e-3
+# Euler-Maruyama is done with time steps multiplied by these; the values are those of the second.
+_LEVELS = (1.0, 0.25)
+_SAMPLE = 4_096
+# How much of what smooth boundary values miss changes between the place in the shell where a walk stops and
+# the boundary. Kinks are rounded off over 1e-2 inradii, the shell is 1e-6 wide, and walks from there land
+# further away than t with a probability of 1e-6 / t: about 2e-3.
+_ROUGH = 0.01
+
+
+class Base(eqx.Module):
+    """What is added to the mean over the walks: `Q`, the boundary function, or nothing."""
+
+    function: Trial | AbstractField | None
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.zeros(()) if self.function is None else self.function.value(x)
+
+
+class ResidualPayoff(eqx.Module):
+    """`L Q` or `r` along the walk, and `f - Q` or `f` at its end, divided by the operator's `scale`."""
+
+    operator: Operator
+    trial: Trial | None
+    boundary: AbstractField
+    scale: Numbers
+    ends: bool = eqx.field(static=True)
+
+    def source(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        g = self.operator.source(x) if self.trial is None else self.trial.residual(x)
+        return g / self.scale
+
+    def end(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        f = self.boundary.value(x)
+        return f if self.trial is None else f - self.trial.value(x)
+
+    @property
+    def constant(self) -> bool:
+        """Whether neither depends on the point, by their programs."""
+        x = np.asarray(self.operator.domain.centre, np.float64)
+        return not any(set().union(*dependencies(part, x)) for part in (self.source, self.end))
+
+
+def make_plan(
+    solution: Solution | Problem, problem: Problem, generator: Generator, distance: np.ndarray
+) -> WalkPlan:
+    """Walks on spheres where they can be done; `distance` is that of every start to the boundary."""
+    trials: list[Trial | None] = [None]
+    if isinstance(solution, Solution):
+        trials.append(cast(solution.trial, "float64"))
+    if not generator.on_spheres:
+        return _euler_plan(trials, problem, generator, distance)
+    return _sphere_plan(trials, problem, generator, distance)
+
+
+def _euler_plan(
+    trials: list[Trial | None], problem: Problem, generator: Generator, distance: np.ndarray
+) -> WalkPlan:
+    scheme = Diffusion(problem.domain, generator)
+    source = (
+        f"time steps of at most {float(scheme.longest):.2g}, and a quarter of them for the values: root "
+        "mean square of the difference over points at like distances from the boundary, less its noise, "
+        "plus one standard error (an estimate)"
+    )
+    if not generator.proved:
+        source += "; that c >= 0 was only seen at random points"
+    return WalkPlan(
+        scheme=scheme,
+        **_payoffs(trials, problem, generator, scale=1.0),
+        method="Euler-Maruyama",
+        levels=_LEVELS,
+        resolution=scheme.resolution(distance),
+        coarsest=float(scheme.coarsest),
+        bias=None,
+        bias_source=source,
+        inradius=problem.domain.inradius,
+    )
+
+
+def _sphere_plan(
+    trials: list[Trial | None], problem: Problem, generator: Generator, distance: np.ndarray
+) -> WalkPlan:
+    domain, shell = problem.domain, _SHELL * problem.domain.inradius
+    scale = 2.0 * (generator.scalar or 0.0)
+    resolution = np.minimum(shell, _NEAR * distance)
+    # In the shell u is replaced by Q, or by f, with an error of at most sup |L Q|, or |L f|, times
+    # the mean time to the boundary, which is proportional to the width of so thin a shell.
+    alone = Trial.of(problem, Constant(0.0), exact_boundary=True)  # Q = f
+    exact = [trial is not None and trial.exact_boundary for trial in trials]
+    bounds, how = [], ""
+    for trial, is_exact in zip(trials, exact, strict=True):
+        start = trial if trial is not None and is_exact else alone
+        most, longest = (float(n) for n in _shell(domain, start, shell))
+        how = "exact, from an eta of constant Laplacian"
+        if not np.isfinite(longest):
+            longest, how = shell * domain.width, "at most shell times width, for a convex domain"
+            if not domain.convex:
+                how = "an estimate, shell times width: a bound if the domain is convex, which is not known"
+        within = most / scale * longest * (resolution / shell)
+        bounds.append(within + _ROUGH * problem.miss)
+    source = (
+        f"stopping {shell:.1e} from the boundary, or a thousandth of the start's distance: largest "
+        f"|L {'Q' if exact[-1] else 'f'}| on {2 * _SAMPLE:,} points times the mean time to the "
+        f"boundary ({how})"
+    )
+    if problem.smoothed:
+        source += f"; and {_ROUGH:g} of what smooth boundary values miss, an estimate"
+    return WalkPlan(
+        scheme=Spheres(domain, max(generator.killing or 0.0, 0.0) / scale),
+        **_payoffs(trials, problem, generator, scale=scale),
+        method="walk on spheres",
+        levels=(1.0,),
+        resolution=resolution,
+        coarsest=0.0,  # they are cheap, and the bound of the bias counts on it
+        bias=tuple(bounds),
+        bias_source=source,
+        inradius=domain.inradius,
+    )
+
+
+def _payoffs(
+    trials: list[Trial | None], problem: Problem, generator: Generator, scale: float
+) -> dict[str, Any]:
+    """Payoffs and bases without a network and, where there is one, with it.
+
+    Walks end at the boundary values that were given, whatever smooth ones the network was trained with.
+    """
+    payoffs = tuple(
+        ResidualPayoff(
+            generator.operator,
+            trial,
+            problem.data,
+            np.asarray(scale),
+            not (trial is not None and trial.exact_boundary) or problem.smoothed,
+        )
+        for trial in trials
+    )
+    return {
+        "payoffs": payoffs,
+        "bases": tuple(Base(trial) for trial in trials),
+        # What a network leaves is never known to be constant.
+        "constant": tuple(payoff.trial is None and payoff.constant for payoff in payoffs),
+    }
+
+
+@eqx.filter_jit
+def _shell(domain: AbstractDomain, trial: Trial, width: Any) -> tuple[Array, Array]:
+    """The largest `|L Q|` found inside and in the shell, and the longest mean time there."""
+    eta = domain.eta
+    inside_key, edge_key = jr.split(key_from(1))
+    inner = domain.sample(inside_key, _SAMPLE)
+    edge = domain.sample_boundary(edge_key, _SAMPLE)
+    middle = jnp.asarray(domain.centre)
+
+    def inwards(z: Array) -> Array:
+        # The gradient of the distance on the boundary itself; a kink there has the centre's side.
+        n = jax.grad(domain.distance)(z + 1e-9 * (middle - z))
+        return z + width * n * jax.lax.rsqrt(jnp.sum(n * n))
+
+    near = jax.vmap(inwards)(edge)
+    found = jnp.abs(jax.vmap(trial.residual)(jnp.concatenate([inner, near])))
+    laplacians = jax.vmap(lambda x: eta.trace(x, Identity()))(inner)
+    constant = jnp.ptp(laplacians) <= 1e-9 * jnp.max(jnp.abs(laplacians))
+    longest = 2.0 * jnp.max(jax.vmap(eta.value)(near)) / jnp.abs(laplacians[0])
+    # Where it is not finite nothing bounds the bias.
+    found = jnp.where(jnp.isfinite(found), found, jnp.inf)
+    return jnp.max(found), jnp.where(constant, longest, jnp.inf)

@@ -1,0 +1,5 @@
+"""`python -m qpde.cli`."""
+
+from .main import main
+
+main()
