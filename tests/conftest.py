@@ -38,13 +38,16 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 with install_import_hook("qpde", "beartype.beartype"):
     import qpde
     from qpde._problem import score
-    from qpde._solve import sizes, spot, verdict
+    from qpde._solve import sizes, spot, stages, verdict
 
 QUICK = os.environ["XLA_FLAGS"] != ""
 if QUICK:
     score._POINTS = 20_000  # of 100,000: the noise of a score is still below 1 %
-    # Every solve ends with a verdict. Walks and certificates are for the tests that ask for `thorough`.
+    # Every solve ends with a verdict, which compiles programs of its own: for the tests that ask for `judged`,
+    # and with walks and certificates for those that ask for `thorough`.
     sizes._POINTS, spot._WALKS, verdict._CERTIFIED = 256, 0, 0
+    UNKNOWN = qpde.Verdict(qpde.Word.ROUGHLY, "not looked at", ())
+    stages.verdict_of = lambda solution: UNKNOWN
 
 SMALL: dict[str, Any] = {"network": qpde.Shallow(16), "batch": 128, "steps": 300, "progress": False}
 # Solutions that several files look at.
@@ -70,6 +73,12 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], qpde.Sol
         return qpde.load(file)
 
     return get
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`solve` ends with a verdict, as it does for users."""
+    monkeypatch.setattr(stages, "verdict_of", verdict.verdict_of)
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian - x[0] * u.value *
 """
 
 
-def test_not_solved_is_exit_code_1_after_everything_is_written(tmp_path):
+def test_not_solved_is_exit_code_1_after_everything_is_written(tmp_path, judged):
     (tmp_path / "mine.py").write_text(WRONG)
     words = ("solve", f"{tmp_path / 'mine.py'}:problem", "--steps", 0)
     done = command(*words, "--out", tmp_path / "run", "--json")
@@ -184,7 +184,7 @@ def test_not_solved_is_exit_code_1_after_everything_is_written(tmp_path):
     assert "What the verdict rests on." in page
 
 
-def test_an_early_stage_without_success_says_nothing_when_a_later_one_has_it():
+def test_an_early_stage_without_success_says_nothing_when_a_later_one_has_it(judged):
     """Q-learning makes nothing better here (see test_train), Gauss-Newton does; warnings are errors."""
     problem = Problem(Ball(2), lambda x, u: u.laplacian + 200.0 * u.value + 1.0)
     solution = qpde.solve(problem, network=Shallow(16), budget=3.0, progress=False)

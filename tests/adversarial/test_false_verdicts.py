@@ -19,13 +19,6 @@ pytestmark = pytest.mark.usefixtures("thorough")
 QUICK: dict[str, Any] = {"network": Shallow(16), "batch": 128, "progress": False, "throw": False}
 
 
-@pytest.fixture(autouse=True)
-def _judged_once(monkeypatch):
-    """The verdict of `solve` itself is left out: these tests judge what they make of its solution."""
-    unknown = qpde.Verdict(Word.ROUGHLY, "not looked at", ())
-    monkeypatch.setattr("qpde._solve.stages.verdict_of", lambda _: unknown)
-
-
 def with_output(solution, factor):
     """The solution with its output layer multiplied."""
     network = eqx.tree_at(lambda n: n.c, solution.trial.network, replace_fn=lambda c: factor * c)

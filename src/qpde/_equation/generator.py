@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .exit_time import exit_time
 from .operator import Operator, Structure
 
-# A killing rate that is less negative than this, over the size of all rates, is zero up to rounding.
-_ROUNDING = 1e-9
+# By how much a killing rate that is negative by rounding alone may make weights grow before a walk leaves.
+_ROUNDING = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _refuse_growth(operator: Operator, killing: float | None) -> bool:
         if not proved:
             # Interval arithmetic over one big box can be far off; points say what may be true.
             least = operator.sampled(operator.killing).value
-    if least < -_ROUNDING * max(abs(least), 1.0):
+    if least < 0 and not -least * exit_time(operator).value <= _ROUNDING:
         raise ValueError(
             f"This equation multiplies u by {-least:.3g} > 0 somewhere, c = {least:.3g} < 0 in "
             "A : Hess u + b . grad u - c u + r = 0. Walks would then grow in weight, and their mean need "

@@ -23,6 +23,7 @@ from .._field.jet import Equation, Jet, Quadratic
 from .._field.linearise import Coefficients, linearise
 from .._precision import Numbers, copied, key_from, like
 from .._program.interval import Unbounded, enclose, encloser, roughness_over
+from .._program.polynomial import same_program
 from .._program.program import JUMP, KINK, dependencies
 from .._program.rewrite import operations, rewritten
 from .._program.search import is_semidefinite, least_on_cells, smallest_eigenvalues
@@ -102,6 +103,15 @@ class Operator(eqx.Module):
         limits = zip("Ab", coefficients, (KINK, JUMP), strict=False)
         rough = frozenset(name for name, levels, least in limits if levels.get(0, 0) >= least)
         return cls(domain, equation, orientation, structure, isotropic, varies, rough, jumps)
+
+    def same_as(self, other: "Operator") -> bool:
+        """Whether another operator has the same domain, and an equation of the same program and numbers."""
+        if self is other:
+            return True
+        if self.orientation != other.orientation or not eqx.tree_equal(self.domain, other.domain):
+            return False
+        jet = [lower for lower, _ in _boxes(self.domain)]
+        return same_program(_Whole(self.equation), _Whole(other.equation), *jet)
 
     def coefficients(self, x: Float[Array, " d"], v: Any = 0.0) -> tuple[Array, Array, Array]:
         """`A`, `b` and `c` at `x`; `A` is a number `s` where `A = s I`, and a matrix elsewhere.
@@ -198,7 +208,7 @@ class Operator(eqx.Module):
         least = float(np.linalg.eigvalsh(matrix)[0])
         if self.isotropic:
             return Bound(least, Basis.EXACT)
-        if least <= size and is_semidefinite(matrix):
+        if least <= size and (is_semidefinite(matrix) or self._is_sum_of_squares()):
             return Bound(0.0, Basis.EXACT)
         return Bound(least - size, Basis.EXACT)
 
@@ -309,9 +319,17 @@ def smallest_eigenvalue(operator: Operator) -> Callable[[Array], Array]:
     return operator.second if operator.isotropic else _SmallestEigenvalue(operator)
 
 
+def covering_box(domain: AbstractDomain) -> tuple[np.ndarray, np.ndarray]:
+    """The enclosing box, rounded outwards where its corners are sums of floats."""
+    lower, upper = (np.asarray(end) for end in domain.enclosing_box)
+    if domain.fills_box or not np.any(np.asarray(domain.centre)):
+        return lower, upper
+    return np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
+
+
 def cells(domain: AbstractDomain) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper corners of boxes that cover the domain, `(n, d)` each."""
-    lower, upper = (np.asarray(end) for end in domain.enclosing_box)
+    lower, upper = covering_box(domain)
     count = _CELLS.get(domain.dim, 1)
     if count == 1:
         return lower[None], upper[None]

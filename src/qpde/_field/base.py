@@ -4,6 +4,7 @@ Networks, the boundary factor `eta` and the extension `f` of the boundary data a
 them through `value`, `grad`, `trace` and `hessian`; each answers in closed form where it has one.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -161,3 +162,20 @@ def as_field(thing: Any) -> AbstractField:
     if callable(thing):
         return Autodiff(thing)
     return Constant(thing)
+
+
+def by_value(field: AbstractField) -> AbstractField:
+    """The field, differentiated automatically unless all its closed forms are this library's.
+
+    Nobody has checked that the closed forms of a field or an activation of one's own are derivatives, and
+    what is said of an error must not rest on it.
+    """
+    return field if _is_ours(field) else Autodiff(field.value)
+
+
+def _is_ours(module: eqx.Module) -> bool:
+    """Whether an object and all that it is made of are of classes of this library."""
+    if type(module).__module__.partition(".")[0] != __name__.partition(".")[0]:
+        return False
+    parts = (getattr(module, one.name) for one in dataclasses.fields(module))
+    return all(_is_ours(part) for part in parts if isinstance(part, eqx.Module))

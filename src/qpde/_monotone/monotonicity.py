@@ -70,6 +70,7 @@ class Monotonicity:
     witness: Witness | None = None
     reason: str = ""
     measure: AbstractMeasure | None = None  # the law of the inner product, where it was computed
+    operator: Operator | None = None  # the equation that it is the constant of
 
     @property
     def proved(self) -> bool:
@@ -128,7 +129,7 @@ def monotonicity(
         found = _constant(problem, measure, value_range, given)
     except Unbounded as error:
         found = Monotonicity(None, Ground.UNKNOWN, reason=str(error))
-    return dataclasses.replace(found, measure=measure)
+    return dataclasses.replace(found, measure=measure, operator=problem.operator)
 
 
 def _constant(

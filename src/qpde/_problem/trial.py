@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from .._domain.eta import AbstractRadial
-from .._field.base import AbstractField
+from .._field.base import AbstractField, by_value
 from .._field.jet import Equation, Jet, Product, Sum
 from .._precision import Numbers, like
 from .problem import Problem
@@ -49,6 +49,13 @@ class Trial(eqx.Module):
     def with_network(self, network: AbstractField) -> "Trial":
         """The same trial function around another network."""
         return eqx.tree_at(lambda t: t.network, self, network)
+
+    def by_values(self) -> "Trial":
+        """The same function, with no derivative taken from a closed form that is not this library's."""
+        parts = self.network, self.eta, self.boundary
+        return eqx.tree_at(
+            lambda t: (t.network, t.eta, t.boundary), self, tuple(map(by_value, parts))
+        )
 
     def jet(self, x: Float[Array, " d"]) -> Jet:
         """The jet of `Q` at `x`."""

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
+from .levels import loses_digits
 from .reductions import (
     dot,
     running_product,
@@ -37,6 +38,8 @@ def apply(equation: JaxprEqn, given: list[Span]) -> list[Span]:
     """Bounds of the results of one operation."""
     name = equation.primitive.name
     _refuse_kinds(equation, given)
+    if loses_digits(equation):
+        raise Unbounded(f"Interval arithmetic takes {name} with all digits only.")
     if all(map(is_exact, given)) and (name in _STRUCTURAL or not any(map(is_real, given))):
         # Known exactly, and nothing to round; one object for both ends says so.
         return [Span(value, value) for value in _bind(equation, [span.low for span in given])]
@@ -139,7 +142,9 @@ def _squares(equation: JaxprEqn, a: Span) -> Span | None:
     if equation.primitive.name == "mul":
         return squares
     (left, right), (batch, other) = equation.params["dimension_numbers"]
-    if left == right and batch == other and len(left) + len(batch) == jnp.ndim(squares.low):
+    whole = len(left) + len(batch) == jnp.ndim(squares.low)
+    # The result has its axes in the order of `batch`.
+    if left == right and batch == other == tuple(sorted(batch)) and whole:
         return total(squares, left)
     return None
 

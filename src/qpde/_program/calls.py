@@ -4,11 +4,12 @@ Automatic differentiation takes the derivative of a function with a rule of its 
 the rule, not from the program. A rule can say anything; only those that JAX itself brings are believed.
 """
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxpr_as_fun
 
 # Operations that call a program of the same inputs and outputs.
 _CALLS = frozenset(
@@ -17,13 +18,15 @@ _CALLS = frozenset(
         *("custom_vjp_call_jaxpr", "remat", "remat2", "checkpoint"),
     )
 )
-_JAX = str(Path(jax.__file__).parent)
-# Where JAX keeps the rule that it makes of one function for each argument.
-_GENERIC = "custom_derivatives.py"
-_WITH_GENERIC_RULE = {
+# Functions of JAX that have a derivative rule, by the names that their programs carry.
+_REFERENCES = {
     "relu": jax.nn.relu,
     "relu6": jax.nn.relu6,
     "logit": jax.scipy.special.logit,
+    "logaddexp": jnp.logaddexp,
+    "logaddexp2": jnp.logaddexp2,
+    "xlogy": jax.scipy.special.xlogy,
+    "xlog1py": jax.scipy.special.xlog1py,
 }
 # Smooth, and rising in both arguments, although their programs compare and choose.
 SMOOTH_FUNCTIONS = frozenset(("logaddexp", "logaddexp2"))
@@ -54,56 +57,70 @@ def has_rule(equation: JaxprEqn) -> bool:
 
 
 def known_function(equation: JaxprEqn) -> str | None:
-    """The name of a function of JAX that has a derivative rule of JAX's own; None for everybody else's."""
+    """The name of a function of JAX that has a derivative rule of JAX's own; None for everybody else's.
+
+    A name proves nothing, because anybody may join a function of JAX with another rule: the programs of the
+    function and of its derivative must be, line by line, those that JAX itself makes.
+    """
     inner = called(equation)
     if inner is None or equation.primitive.name != "custom_jvp_call":
         return None
-    name, _, place = _source(inner.jaxpr).partition(" at ")
-    _, _, rule = _source(equation.params["jvp_jaxpr_fun"]).partition(" at ")
-    if not (place.startswith(_JAX) and rule.startswith(_JAX)):
+    name = _name(inner.jaxpr)
+    operands = [atom.aval for atom in equation.invars]
+    reference = _reference(name, tuple(map(str, operands)), operands)
+    return name if reference is not None and _texts(equation) == reference else None
+
+
+def _name(program: Jaxpr) -> str:
+    return str(getattr(program.debug_info, "func_src_info", None)).partition(" at ")[0]
+
+
+_KNOWN: dict[Any, tuple[str, str] | None] = {}
+
+
+def _reference(name: str, kinds: tuple[str, ...], operands: list[Any]) -> tuple[str, str] | None:
+    """The programs that JAX makes of its own function of that name."""
+    if name not in _REFERENCES:
         return None
-    if _GENERIC not in rule:
-        return name
-    # A user may give a function of JAX another rule, by the same helper: compare what the rules say.
-    reference = _WITH_GENERIC_RULE.get(name)
-    return name if reference is not None and _same_rule(equation, reference) else None
+    key = (name, kinds)
+    if key not in _KNOWN:
+        arguments = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands]
+        program = jax.make_jaxpr(_REFERENCES[name])(*arguments)
+        found = next(_with_rules(program.jaxpr), None)
+        fits = found is not None and [str(atom.aval) for atom in found.invars] == list(kinds)
+        _KNOWN[key] = _texts(found) if found is not None and fits else None
+    return _KNOWN[key]
 
 
-def _source(part: Any) -> str:
-    return str(getattr(getattr(part, "debug_info", None), "func_src_info", None))
+def _with_rules(program: Jaxpr) -> Iterator[JaxprEqn]:
+    for equation in program.eqns:
+        inner = called(equation)
+        if has_rule(equation):
+            yield equation
+        elif inner is not None:
+            yield from _with_rules(inner.jaxpr)
 
 
-def _same_rule(equation: JaxprEqn, reference: Any) -> bool:
-    """Whether the derivative of one operation is, line by line, that of a function of JAX."""
-    (operand, *more) = equation.invars
-    if more or isinstance(operand, Literal):
-        return False
+def _texts(equation: JaxprEqn) -> tuple[str, str] | None:
+    """What an operation computes and what its derivative does, in letters.
+
+    None where it holds arrays, which do not show in a program's text.
+    """
+    inner = called(equation)
+    assert inner is not None  # it has a rule, so that it calls a program
+    variables = [Var(atom.aval) for atom in equation.invars]
     alone = Jaxpr(
         (),
-        [operand],
+        variables,
         list(equation.outvars),
-        [equation],
+        [equation.replace(invars=variables)],
         equation.effects,
-        debug_info=equation.params["call_jaxpr"].jaxpr.debug_info,
+        debug_info=inner.jaxpr.debug_info,
     )
-    aval: Any = operand.aval
-    return _derivative(_Alone(alone), aval.shape, aval.dtype) == _derivative(
-        reference, aval.shape, aval.dtype
+    function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
+    points = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in variables]
+    count = len(points)
+    derivative = jax.make_jaxpr(lambda *both: jax.jvp(function, both[:count], both[count:]))(
+        *points, *points
     )
-
-
-class _Alone:
-    """One operation as a function."""
-
-    def __init__(self, program: Jaxpr):
-        self._function = jaxpr_as_fun(ClosedJaxpr(program, ()))
-
-    def __call__(self, x: Any) -> Any:
-        return self._function(x)[0]
-
-
-def _derivative(function: Any, shape: tuple[int, ...], dtype: Any) -> str:
-    """The program of a derivative, in letters."""
-    one = jax.ShapeDtypeStruct(shape, dtype)
-    program = jax.make_jaxpr(lambda x, t: jax.jvp(function, (x,), (t,)))(one, one)
-    return str(program)
+    return None if inner.consts or derivative.consts else (str(inner), str(derivative))

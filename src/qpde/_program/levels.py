@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import JaxprEqn
+from jax.lax import Precision
 
 SMOOTH, KINK, JUMP = 0, 1, 2
 # Bounds `(low, high)` of an operand or a result, or None where there are none.
@@ -60,6 +61,8 @@ def level(equation: JaxprEqn, span_of: SpanOf) -> int:
     kinds = [getattr(atom.aval, "dtype", None) for atom in (*equation.invars, *equation.outvars)]
     if any(kind is None or jnp.issubdtype(kind, jnp.complexfloating) for kind in kinds):
         return JUMP  # branch cuts, and derivatives that are not those of the real functions
+    if loses_digits(equation):
+        return JUMP
     if name in _SMOOTH:
         return SMOOTH
     if name in _STEPS:
@@ -70,6 +73,18 @@ def level(equation: JaxprEqn, span_of: SpanOf) -> int:
         return _of_inside(span_of(equation.invars[0]), *_INSIDE[name])
     rule = _RULES.get(name)
     return JUMP if rule is None else rule(equation, span_of)
+
+
+def loses_digits(equation: JaxprEqn) -> bool:
+    """Whether an operation is asked to compute with fewer digits than its operands have."""
+    wanted = equation.params.get("preferred_element_type")
+    if wanted is not None and any(atom.aval.dtype != wanted for atom in equation.invars):
+        return True
+    precision = equation.params.get("precision")
+    pair = precision if isinstance(precision, tuple) else (precision,)
+    if any(part not in (None, Precision.HIGHEST, Precision.DEFAULT) for part in pair):
+        return True
+    return equation.params.get("accuracy") is not None
 
 
 def decided(span: Any) -> bool:
@@ -128,7 +143,12 @@ def _larger(equation: JaxprEqn, span_of: SpanOf) -> int:
 
 def _clamp(equation: JaxprEqn, span_of: SpanOf) -> int:
     least, x, most = (span_of(atom) for atom in equation.invars)
-    if least is None or x is None or most is None:
+    # Where the ends may cross, JAX's derivatives are not those of the function.
+    if least is None or most is None:
+        return JUMP
+    if not np.all(np.asarray(least[1]) <= np.asarray(most[0])):
+        return JUMP
+    if x is None:
         return KINK
     inside = (np.asarray(x[0]) > np.asarray(least[1])) & (np.asarray(x[1]) < np.asarray(most[0]))
     return SMOOTH if np.all(inside) else KINK

@@ -64,11 +64,11 @@ def _degree(equation: JaxprEqn, given: list[float]) -> float:
     return math.inf
 
 
-def same_program(first: Callable[..., Any], second: Callable[..., Any], x: Any) -> bool:
-    """Whether two functions are the same operations on the same numbers."""
-    point = jnp.asarray(x)
+def same_program(first: Callable[..., Any], second: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether two functions of the same arguments are the same operations on the same numbers."""
+    given = [jnp.asarray(one) for one in arguments]
     (one, numbers), (two, others) = (
-        lifted(jax.make_jaxpr(function)(point)) for function in (first, second)
+        lifted(jax.make_jaxpr(function)(*given)) for function in (first, second)
     )
     if one != two:
         return False

@@ -60,7 +60,7 @@ class Sizes:
 
 def sizes_of(solution: Solution) -> Sizes:
     """The sizes of a solution at points that nothing else has seen."""
-    trial, domain = cast((solution.trial, solution.problem.domain), "float64")
+    trial, domain = cast((solution.trial.by_values(), solution.problem.domain), "float64")
     key = key_from(solution.seed, 0x5EED)
     columns = [np.asarray(c) for c in _columns(trial, domain, key, _count(domain.dim))]
     q, residual, start, terms, edge = columns
@@ -126,7 +126,7 @@ def _terms(trial: Trial, x: Array, jet: Jet, z: Array) -> tuple[Array, Array]:
 
 def stiffness(solution: Solution) -> float | None:
     """The smallest `|F'(Q) v| / |v|` over some smooth `v` of zero boundary values; None: not finite."""
-    trial, domain = cast((solution.trial, solution.problem.domain), "float64")
+    trial, domain = cast((solution.trial.by_values(), solution.problem.domain), "float64")
     span = cast(Shallow(_UNITS, polynomial=True).build(domain, key=key_from(0, 0x57)), "float64")
     key = key_from(solution.seed, 0x571F)
     rows = _span(trial, span, domain, key, _count(domain.dim))

@@ -137,6 +137,8 @@ def _rms(values: np.ndarray) -> float:
 
 def _spot(solution: Solution, found: list[Estimate], size: float) -> Spot:
     """The interval for the L2 error from the values of the rounds."""
+    if any(not one.status.successful for one in found):
+        return Spot(None, None, None, "some walks did not come to an end")
     values = np.stack([one.value for one in found])
     good = np.all(np.isfinite(values), axis=0)
     count = int(good.sum())

@@ -4,6 +4,7 @@
 - `sup`: by the maximum principle (see `_trust/sup.py`).
 """
 
+import dataclasses
 import math
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from .certificate import Certificate, Kind, Norm
 from .edge import boundary_term
 from .equation_findings import monotone_finding
 from .peak import MARGIN, hidden_peaks, search_peak
+from .range_of_values import WITHIN, held_range
 from .residual import (
     CELLS,
     POWER,
@@ -83,6 +85,7 @@ def certify(
             f"Rigorous bounds are made up to {max(CELLS)} dimensions, the problem has "
             f"{solution.problem.dim}. Leave rigorous=True out."
         )
+    solution = dataclasses.replace(solution, trial=solution.trial.by_values())
     if norm == Norm.SUP:
         return sup_bound(solution, rigorous, heuristic, value_range)
     if monotonicity is None and value_range is not None:
@@ -104,14 +107,15 @@ def _l2(
     gaps = _judge_growth(solution, heuristic)
     rough = refuse_or_assume_smooth(solution, rigorous, heuristic)
     constant, conditions, guessed = _constant(solution, given)
+    held = held_range(solution, given.value_range, rigorous) if given is not None else WITHIN
     gamma, estimated = _proved_or_estimated(solution, constant, heuristic)
     edge = boundary_term(solution, heuristic)
-    assumptions = ["the boundary data extend to H2", *rough, *conditions, *estimated]
+    assumptions = ["the boundary data extend to H2", *rough, *conditions, *held.words, *estimated]
     # A range of values that Q suggests is not proved to be that of u.
     sure = constant.proved and not (gaps or rough or guessed or edge.guessed)
     mean = _rigorous_mean(solution) if rigorous else _sampled_mean(solution, confidence)
     assumptions += [*edge.assumptions, *mean.assumptions]
-    assumed = mean.kind is Kind.ASSUMING or bool(edge.assumptions)
+    assumed = mean.kind is Kind.ASSUMING or bool(edge.assumptions) or not held.proved
     kind = Kind.HEURISTIC if not sure else Kind.ASSUMING if assumed else mean.kind
     bound = mean.residual / gamma + edge.size
     relative = bound / (mean.low_size - bound) if mean.low_size > bound else None
@@ -214,10 +218,11 @@ def _constant(
             f"The constant belongs to the law {given.measure!r}, the solution was trained under "
             f"{solution.measure!r}. Give monotonicity(problem, measure=solution.measure)."
         )
-    if given.value_range is None or not given.proved:
-        return given, [], False
-    low, high = given.value_range
-    return given, [f"u and Q take values from {low:.4g} to {high:.4g}, as you say"], False
+    if given.operator is None or not given.operator.same_as(solution.problem.operator):
+        raise ValueError(
+            "The constant belongs to another equation or domain. Give monotonicity(solution.problem)."
+        )
+    return given, [], False
 
 
 def _proved_or_estimated(

@@ -1,8 +1,8 @@
 """What boundary values that are not exact add to a bound.
 
-Where the killing rate is nowhere negative, two solutions differ by no more inside than on the boundary (the
-maximum principle). The values are off because data with kinks were rounded off or fitted, or because the
-rule left the boundary to a penalty.
+Where the killing rate is nowhere negative, two solutions differ by no more inside than on the boundary, and
+where it is hardly negative by little more (the maximum principle, see `exit_time.py`). The values are off
+because data with kinks were rounded off or fitted, or because the rule left the boundary to a penalty.
 """
 
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._boundary.miss import Approximation, largest_miss
+from .._equation.exit_time import amplification, exit_time
 from .._equation.operator import Operator, Structure
 from .._precision import cast
 from .._problem.solution import Solution
@@ -26,8 +27,11 @@ class Edge(NamedTuple):
 def boundary_term(solution: Solution, heuristic: bool = False) -> Edge:
     """What the boundary values of `Q` add to a bound for the error."""
     edge = boundary_gap(solution)
-    if edge.size == 0.0 or killing_is_positive(solution.problem.operator):
+    if edge.size == 0.0:
         return edge
+    growth = inward_growth(solution.problem.operator)
+    if growth is not None:
+        return edge._replace(size=growth * edge.size)
     if not heuristic:
         raise ValueError(
             f"No bound for the error: the boundary values are off by up to {edge.size:.2g}, and how that "
@@ -57,10 +61,13 @@ def boundary_gap(solution: Solution) -> Edge:
     return Edge(size, assumptions, False)
 
 
-def killing_is_positive(operator: Operator) -> bool:
-    """Whether `c >= 0` is proved, for all values of `u`."""
+def inward_growth(operator: Operator) -> float | None:
+    """By how much errors of boundary values may grow inside, for all values of `u`; None: not proved."""
     if operator.structure is Structure.NONLINEAR:
-        return False
+        return None
     values = (-np.inf, np.inf) if operator.structure is Structure.SEMILINEAR else None
     killing = operator.least(operator.killing, values)
-    return killing.proved and killing.value >= -1e-12
+    if killing.proved and killing.value >= 0:
+        return 1.0
+    growth = amplification(killing, exit_time(operator))
+    return growth.value if growth is not None and growth.proved else None

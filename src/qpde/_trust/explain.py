@@ -172,7 +172,7 @@ def _bound_finding(
         return Finding(name, Answer.UNKNOWN, Evidence.NONE, text, advice)
     text = f"Without a constant there is no bound; {heuristic} tries an estimate, and may refuse."
     advice = ""
-    if found is not None and found.discount is not None and found.discount >= -1e-12:
+    if found is not None and found.discount is not None and found.discount >= 0:
         advice = 'The term in u has the right sign: try norm="sup", which needs no constant.'
     return Finding(name, Answer.NO, Evidence.NONE, text, advice)
 

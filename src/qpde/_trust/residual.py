@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain
+from .._equation.operator import covering_box
 from .._equation.roughness import field_roughness
 from .._precision import by_chunks, cast, key_from
 from .._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
@@ -172,12 +173,15 @@ class _Cells:
     """Cells that cover a domain, and the largest `|function|` on some of them."""
 
     def __init__(self, domain: AbstractDomain, function: Callable[[Array], Array]):
-        lower, upper = (np.asarray(end) for end in domain.enclosing_box)
+        lower, upper = covering_box(domain)
         count, dim = CELLS[domain.dim], domain.dim
         axes = [np.arange(count)] * dim
         self.index = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dim)
-        self._lower, self._width = lower, (upper - lower) / count
-        self.share = math.exp(float(np.sum(np.log(self._width))) - domain.log_volume)
+        # Neighbours share an edge, to the bit: rounding leaves no gap between them.
+        steps = np.arange(count + 1)[:, None]
+        self._edges = np.where(steps == count, upper, lower + steps * ((upper - lower) / count))
+        widest = np.max(np.diff(self._edges, axis=0), axis=0)
+        self.share = math.exp(float(np.sum(np.log(widest))) - domain.log_volume)
 
         def both(x: Array) -> tuple[Array, Array]:
             return jax.vmap(function)(x), jax.vmap(domain.distance)(x)
@@ -186,9 +190,8 @@ class _Cells:
 
     def largest(self, cells: np.ndarray) -> np.ndarray:
         """The largest `|function|` on every one of `_CHUNK` cells, 0 where it lies outside."""
-        low, width = self._lower + cells * self._width, self._width
-        # Rounding must not leave gaps between cells.
-        span, distance = self._bounds((low - 1e-12 * width, low + (1 + 1e-12) * width))
+        low, high = (np.take_along_axis(self._edges, index, 0) for index in (cells, cells + 1))
+        span, distance = self._bounds((low, high))
         most = np.maximum(np.abs(span.low), np.abs(span.high))
         return np.where(distance.high < 0, 0.0, most)
 
@@ -196,7 +199,7 @@ class _Cells:
 def cell_bounds(domain: AbstractDomain, function: Callable[[Array], Array]) -> tuple[Any, float]:
     """The largest `|function|` on cells that meet the domain, and a cell's share of the volume."""
     cells = _Cells(domain, function)
-    return by_chunks(cells.largest, cells.index, _CHUNK), cells.share
+    return by_chunks(cells.largest, cells.index, _CHUNK, np.int64), cells.share
 
 
 def proved_peak(solution: Solution, limit: float) -> float | None:

@@ -6,19 +6,17 @@ the process that the operator generates.
 
 import math
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
+from .._equation.exit_time import amplification, exit_time
 from .._equation.operator import Bound, Operator, Structure
-from .._precision import Numbers
 from .._problem.measure import Uniform
 from .._problem.solution import Solution
 from .._program.interval import Unbounded
 from .certificate import Certificate, Kind, Norm
 from .edge import boundary_gap
 from .peak import hidden_peaks, search_peak
+from .range_of_values import held_range
 from .residual import (
     CELLS,
     enclosed_residual,
@@ -35,7 +33,8 @@ def sup_bound(
     values: tuple[float, float] | None = None,
 ) -> Certificate:
     """`sup |L Q|` times the longest mean exit time, or over the smallest killing rate."""
-    factor, assumptions = _sup_factor(solution.problem.operator, values)
+    factor, spread, assumptions = _sup_factor(solution.problem.operator, values)
+    assumptions += held_range(solution, values, rigorous).words
     assumptions += refuse_or_assume_smooth(solution, rigorous, heuristic)
     edge = boundary_gap(solution)
     assumptions += edge.assumptions
@@ -50,7 +49,7 @@ def sup_bound(
             "the largest |L Q| of random points and of a search from the worst of them is the largest"
         )
     low, high = value_range(solution)
-    bound, top = residual * factor + edge.size, max(abs(low), abs(high))
+    bound, top = residual * factor + spread * edge.size, max(abs(low), abs(high))
     return Certificate(
         bound=bound,
         relative_bound=bound / (top - bound) if top > bound else None,
@@ -61,7 +60,7 @@ def sup_bound(
         factor=factor,
         assumptions=tuple(assumptions or ["nothing but the equation and its smooth solution"]),
         sample_size=size,
-        boundary=edge.size,
+        boundary=spread * edge.size,
         stronger=_stronger(solution, assumptions, rigorous),
     )
 
@@ -72,21 +71,26 @@ def _stronger(solution: Solution, assumptions: list[str], rigorous: bool) -> str
     return "rigorous=True bounds L Q by interval arithmetic."
 
 
-def _sup_factor(operator: Operator, values: tuple[float, float] | None) -> tuple[float, list[str]]:
-    """The factor of the maximum principle, and what it assumes."""
+def _sup_factor(
+    operator: Operator, values: tuple[float, float] | None
+) -> tuple[float, float, list[str]]:
+    """What the maximum principle multiplies `sup |L Q|` by, and errors on the boundary; what it assumes."""
     if operator.structure is Structure.NONLINEAR:
-        return _damped(operator, values)
+        factor, assumptions = _damped(operator, values)
+        return factor, 1.0, assumptions
     if operator.structure is Structure.LINEAR:
         values = None
     elif values is None:
         values = (-np.inf, np.inf)
-    killing = operator.least(operator.killing, values)
-    if killing.value < -1e-12:
+    killing, time = operator.least(operator.killing, values), exit_time(operator)
+    spread = amplification(killing, time)
+    if spread is None:
         raise ValueError(
-            "No bound for the error: the maximum principle needs a killing rate c >= 0, here it falls to "
-            f'{killing.value:.3g}. Try norm="l2".'
+            "No bound for the error: the maximum principle needs a killing rate c >= 0, or one so little "
+            f"below that it does not matter before a walk leaves; here it falls to {killing.value:.3g}, and "
+            f'a walk may take {time.value:.3g}. Try norm="l2".'
         )
-    factor = _exit_time(operator)
+    factor = Bound(spread.value * time.value, time.basis if spread.proved else spread.basis)
     if killing.value > 0 and 1 / killing.value < factor.value:
         factor = Bound(1 / killing.value, killing.basis)
     if not math.isfinite(factor.value):
@@ -96,18 +100,16 @@ def _sup_factor(operator: Operator, values: tuple[float, float] | None) -> tuple
         )
     assumptions = [] if factor.proved else ["coefficients at random points are representative"]
     if not killing.proved:
-        assumptions.append("the killing rate is nowhere negative, as at random points")
-    if values is not None and np.isfinite(values).all():
-        assumptions.append(f"u and Q take values from {values[0]:.4g} to {values[1]:.4g}")
+        assumptions.append("the killing rate is nowhere lower than at random points")
     alpha = operator.ellipticity()
-    if alpha.proved and alpha.value < -1e-12:
+    if alpha.proved and alpha.value < 0:
         raise ValueError(
             "No bound for the error: the equation is not proved to be elliptic, its diffusion matrix has an "
             f"eigenvalue of {alpha.value:.3g} or none that could be bounded better."
         )
     if not alpha.proved:
         assumptions.append("the diffusion matrix is nowhere negative, as at random points")
-    return factor.value, assumptions
+    return factor.value, spread.value, assumptions
 
 
 def _damped(operator: Operator, values: tuple[float, float] | None) -> tuple[float, list[str]]:
@@ -131,38 +133,3 @@ def _damped(operator: Operator, values: tuple[float, float] | None) -> tuple[flo
             f"{damping:.3g}."
         )
     return 1 / damping, ["the equation is elliptic at all jets, as at random ones"]
-
-
-def _exit_time(operator: Operator) -> Bound:
-    """A bound for the mean exit time: `w = k (R^2 - |x - m|^2)` has `L w <= -1` for a large enough `k`.
-
-    `A : Hess w + b . grad w = -2 k (tr A + b . (x - m))`. In a box the same for each coordinate alone.
-    """
-    domain = operator.domain
-    centre, radius = (np.asarray(v) for v in domain.enclosing_ball)
-    every = np.ones(domain.dim)
-    bounds = [_quotient(operator.least(_Spread(operator, centre, every)), float(radius) ** 2)]
-    if domain.fills_box and domain.dim <= 20:
-        lower, upper = domain.enclosing_box
-        for i, half in enumerate(0.5 * (np.asarray(upper) - np.asarray(lower))):
-            one = _Spread(operator, np.asarray(domain.centre), np.eye(domain.dim)[i])
-            bounds.append(_quotient(operator.least(one), float(half) ** 2))
-    return min(bounds, key=lambda bound: (bound.value, not bound.proved))
-
-
-class _Spread(eqx.Module):
-    """`sum_i k_i (A_ii + b_i (x - m)_i)`: how quickly the process spreads along the chosen coordinates."""
-
-    operator: Operator
-    centre: Numbers
-    chosen: Numbers
-
-    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        second, drift, _ = self.operator.coefficients(x)
-        own = second if second.ndim == 0 else jnp.sum(second * jnp.eye(x.size), axis=1)
-        return jnp.sum(self.chosen * (own + drift * (x - self.centre)))
-
-
-def _quotient(spread: Bound, square: float) -> Bound:
-    value = square / (2 * spread.value) if spread.value > 0 else math.inf
-    return Bound(value, spread.basis)

@@ -18,6 +18,8 @@ from .splitting import run
 
 # Walks from every point that choose the payoff, that foresee how many an accuracy needs, and at most.
 TRIAL, PILOT, MOST = 64, 128, 1_000_000
+# From fewer walks no interval is made: neither their variance nor its own uncertainty is known.
+_FEWEST = 10
 # Of the risk `1 - confidence` the first look at an accuracy takes this part, the next that of the rest.
 _SPENT = 0.8
 _LOOKS = 12
@@ -32,8 +34,8 @@ class Estimate:
     well as the kurtosis of the walks allows). `bias` bounds or estimates the systematic error,
     `bias_source` says how. An interval is infinite where nothing earns one: at points with `unfinished`
     walks, the share that could not be brought to an end (`value` is then the mean of the others, and
-    `status` is not successful), and where all walks gave one and the same sum although what they add up
-    varies: they have seen nothing of it.
+    `status` is not successful), where fewer than ten walks were asked for, and where all walks gave one and
+    the same sum although what they add up varies: they have seen nothing of it.
 
     With `accuracy` the walks that say how many are needed are not those that are averaged, and each of the
     looks at which a point may stop has its part of `1 - confidence` (80 % the first, 16 % the
@@ -86,6 +88,8 @@ class Estimate:
         return text
 
     def _why(self) -> str:
+        if self.status.successful and np.max(self.walks) < _FEWEST:
+            return f"fewer than {_FEWEST} walks show no interval."
         if self.status.successful:
             return "all walks from there gave the same sum, so that they have seen nothing."
         return (
@@ -230,7 +234,8 @@ class Tally:
         error = self.error
         half = self._quantile(confidence, looks) * error + self.bias
         constant = np.asarray(self._plan.constant)[self._choice]
-        return np.where((self.unfinished > 0) | ((error == 0) & ~constant), np.inf, half)
+        few = (self._of(self._ledgers[-1], "count") < _FEWEST) & ~constant
+        return np.where((self.unfinished > 0) | few | ((error == 0) & ~constant), np.inf, half)
 
     def needed(self, accuracy: float, confidence: float) -> np.ndarray:
         """How many walks every point needs, by the variance that those that are not counted show."""

@@ -73,7 +73,7 @@ def make_plan(
     """Walks on spheres where they can be done; `distance` is that of every start to the boundary."""
     trials: list[Trial | None] = [None]
     if isinstance(solution, Solution):
-        trials.append(cast(solution.trial, "float64"))
+        trials.append(cast(solution.trial.by_values(), "float64"))
     if not generator.on_spheres:
         return _euler_plan(trials, problem, generator, distance)
     return _sphere_plan(trials, problem, generator, distance)
@@ -111,7 +111,7 @@ def _sphere_plan(
     resolution = np.minimum(shell, _NEAR * distance)
     # In the shell u is replaced by Q, or by f, with an error of at most sup |L Q|, or |L f|, times
     # the mean time to the boundary, which is proportional to the width of so thin a shell.
-    alone = Trial.of(problem, Constant(0.0), exact_boundary=True)  # Q = f
+    alone = Trial.of(problem, Constant(0.0), exact_boundary=True).by_values()  # Q = f
     exact = [trial is not None and trial.exact_boundary for trial in trials]
     bounds, how = [], ""
     for trial, is_exact in zip(trials, exact, strict=True):

@@ -3,9 +3,9 @@
 From the distance `delta` a walk gets as far as `r` with a probability of about `delta / r`, and then adds up
 about `r^2` (or ends anywhere at all): the mean comes from few walks, and a thousand may hold none of them.
 Hence levels `4 delta, 16 delta, ...` up to a quarter of the inradius. A walk that gets to the next level is
-replaced by about four that start there, each with a quarter of its weight, so that about as many walkers
-are on their way on every level. With `K` levels a family has the variance of a critical branching
-process, of order `K`, in place of `4^K`.
+replaced by about four that start there (more in a corner), each with a quarter of its weight, so that about
+as many walkers are on their way on every level. With `K` levels a family has the variance of a critical
+branching process, of order `K`, in place of `4^K`.
 
 The number of copies is `walks / passed`, rounded down, with `passed` those of the same start that got there:
 nothing is split where all do, as under a drift inwards. It is known when the copies begin, so that the mean
@@ -27,8 +27,8 @@ from .pool import CUT, LEFT, PASSED, Orders, Payoff, Scheme, Sums, do_jobs, pay
 _SLOTS, _FEW = 2_048, 256
 # Jobs in one buffer, numbers in its points, jobs in the smallest buffer; walks that are paid at a time.
 _JOBS, _NUMBERS, _LEAST, _PAID = 2**17, 2**23, 2_048, 2**14
-# The ratio of two levels, the highest one in inradii, and the most copies of one walk.
-_RATIO, _TOP, _COPIES = 4.0, 0.25, 8
+# The ratio of two levels, and the highest one in inradii.
+_RATIO, _TOP = 4.0, 0.25
 
 
 def run(
@@ -149,9 +149,10 @@ def _copies(chosen: np.ndarray, family: np.ndarray) -> np.ndarray:
     """Into how many each walk that has passed is split.
 
     A whole number, the same for all from one start, so that the weights of a family always sum to one: what
-    is the same for all walks, such as constant boundary values, then adds no variance.
+    is the same for all walks, such as constant boundary values, then adds no variance. There is no most:
+    from a corner one walk of `4^d` gets to the next level, and all levels count.
     """
     n = int(chosen.max()) + 1
     begun, passed = (np.bincount(each, minlength=n) for each in (chosen, chosen[family]))
-    copies = np.clip(begun // np.maximum(passed, 1), 1, _COPIES)
+    copies = np.maximum(begun // np.maximum(passed, 1), 1)
     return copies[chosen[family]]

@@ -15,7 +15,8 @@ class Claim:
     """A statement of the paper in a few words, the paper's number, ours, and whether the statement holds.
 
     `median`, `low` and `high` are over runs; `skill` is the median of the runs that the claim is about.
-    `holds` is None where the paper gives no number or order that could fail.
+    `holds` is None where the paper gives no number or order that could fail. `verdict` is that in words, and
+    says where the runs it is about have learned nothing.
     """
 
     id: str
@@ -29,6 +30,13 @@ class Claim:
     holds: bool | None
     why: str
     skill: float | None = None
+    verdict: str = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        word = {True: "holds", False: "does not hold", None: "no number"}[self.holds]
+        if self.holds and self.skill is not None and self.skill > 1:
+            word = "holds, of runs no better than a constant"
+        object.__setattr__(self, "verdict", word)
 
 
 def _claim(
@@ -95,6 +103,7 @@ def _one_dimension(tables: Tables) -> list[Claim]:
             signs,
             lambda v: np.median(v) >= 2,
             "An error with zero mean against every trained direction must change its sign.",
+            runs["skill"],
         ),
         _claim(
             "d1-best-late",
@@ -104,6 +113,7 @@ def _one_dimension(tables: Tables) -> list[Claim]:
             runs["best_step"] / runs["steps"],
             lambda v: np.median(v) > 0.8,
             "Counted as holding in the last fifth of the run.",
+            runs["skill"],
         ),
         _claim(
             "d1-best-better",
@@ -113,6 +123,7 @@ def _one_dimension(tables: Tables) -> list[Claim]:
             runs["last_relative_l2_error"] / runs["relative_l2_error"],
             lambda v: np.median(v) > 1,
             "Best by minibatch loss, which is not best by error in every run.",
+            runs["skill"],
         ),
     ]
 
@@ -130,6 +141,7 @@ def _twenty_dimensions(tables: Tables) -> list[Claim]:
             runs["last_relative_l2_error"] / runs["relative_l2_error"],
             lambda v: np.median(v) > 1,
             "Over all runs of both methods.",
+            runs["skill"],
         ),
     ]
 
@@ -193,6 +205,7 @@ def _errors(tables: Tables) -> list[Claim]:
             np.sqrt(mse_q / mse_dgm[0]),
             lambda v: 0.1 < np.median(v) < 10,
             "Counted as holding within a factor of ten.",
+            q["skill"],
         ),
         _claim(
             "d20-max-error-q",
@@ -256,6 +269,7 @@ def _cycles(tables: Tables) -> list[Claim]:
             flow["relative_l2_error"] / adam["relative_l2_error"],
             lambda v: np.min(v) > 1,
             "The plain flow has the rate 1 times N^(2 beta - 1), chosen by us; the paper gives none.",
+            adam["skill"],
         ),
     ]
 

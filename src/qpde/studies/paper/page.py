@@ -23,10 +23,12 @@ def page(folder: Path, tables: Tables, claims: Sequence[Claim], study: dict[str,
         _about(study),
     ]
     held = sum(claim.holds is True for claim in claims)
+    empty = sum(claim.verdict.startswith("holds,") for claim in claims)
     lead = [
         "The experiments of Neural Q-learning for solving PDEs (Cohen, Jiang and Sirignano, JMLR 24, "
         "2023), section 6 and appendix, run again with qpde, and what the paper says but does not "
-        f"show. Of {len(claims)} claims, {held} hold here; the table says which do not, and why."
+        f"show. Of {len(claims)} claims, {held} hold here, {empty} of them of runs that are no better than a "
+        "constant; the table says which do not, and why."
     ]
     if study["effort"] == "quick":
         lead.append(
@@ -45,14 +47,13 @@ def page(folder: Path, tables: Tables, claims: Sequence[Claim], study: dict[str,
 
 def _claims(claims: Sequence[Claim], effort: str) -> Section:
     """A table of the claims; a quick run judges none of them."""
-    words = {True: "holds", False: "does not", None: "no number"}
     rows = [
         [
             claim.statement,
             claim.paper,
             _range(claim),
             number(claim.skill) if claim.skill is not None else "",
-            Judgement(claim.holds if effort == "full" else None, words[claim.holds]),
+            Judgement(claim.holds if effort == "full" else None, claim.verdict),
             f"{claim.measured}. {claim.why}".strip(),
         ]
         for claim in claims
