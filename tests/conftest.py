@@ -43,7 +43,7 @@ with install_import_hook("qpde", "beartype.beartype"):
 QUICK = os.environ["XLA_FLAGS"] != ""
 if QUICK:
     score._POINTS = 20_000  # of 100,000: the noise of a score is still below 1 %
-    # Every solve ends with a verdict, which compiles programs of its own: for the tests that ask for `judged`,
+    # Every solve ends with a verdict, which compiles programs of its own: for tests that ask for `judged`,
     # and with walks and certificates for those that ask for `thorough`.
     sizes._POINTS, spot._WALKS, verdict._CERTIFIED = 256, 0, 0
     UNKNOWN = qpde.Verdict(qpde.Word.ROUGHLY, "not looked at", ())

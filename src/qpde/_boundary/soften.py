@@ -109,7 +109,7 @@ def _min(equation: JaxprEqn, width: Any, a: Any, b: Any) -> Array:
 
 
 def _clamp(equation: JaxprEqn, width: Any, low: Any, x: Any, high: Any) -> Array:
-    return _max(equation, width, _min(equation, width, x, high), low)
+    return _min(equation, width, _max(equation, width, x, low), high)
 
 
 def _reduced(pair: Callable[..., Array]) -> Callable[..., Array]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -35,6 +36,11 @@ class Source(Protocol):
 
 class UnknownAsk(AttributeError, ValueError):
     """An equation asked for something that a jet does not have: wrong use, like other `ValueError`s."""
+
+
+def _mark(operand: Any) -> Any:
+    """What an answer is remembered by: the array, or nothing where its numbers may be written over."""
+    return id(operand) if isinstance(operand, jax.Array) else object()
 
 
 class Jet:
@@ -96,24 +102,24 @@ class Jet:
     def second(self, v: Any) -> Float[Array, ""]:
         """`v' Hess u v` for a vector `v`."""
         sigma = self._vector("u.second(v)", v)[:, None]
-        return self._ask(("second", id(v)), lambda: self._source.trace(Factor(sigma)), v)
+        return self._ask(("second", _mark(v)), lambda: self._source.trace(Factor(sigma)), v)
 
     def trace(self, a: Any) -> Float[Array, ""]:
         """`a : Hess u` for a `(d, d)` matrix."""
-        matrix = jnp.asarray(a, self._dtype)
+        matrix = self._array(a)
         if matrix.shape != (self._dim, self._dim):
             raise ValueError(
                 f"u.trace(a) takes a matrix of shape {(self._dim, self._dim)}, got {matrix.shape}."
             )
-        return self._ask(("trace", id(a)), lambda: self._source.trace(Matrix(matrix)), a)
+        return self._ask(("trace", _mark(a)), lambda: self._source.trace(Matrix(matrix)), a)
 
     def generator(self, drift: Any, sigma: Any) -> Float[Array, ""]:
         """`drift . grad u + 1/2 tr(sigma sigma' Hess u)`; a number `sigma` means `sigma I`."""
-        factor = jnp.asarray(sigma, self._dtype)
+        factor = self._array(sigma)
         if factor.ndim == 0:
             second = factor * factor * self.laplacian
         elif factor.ndim == 2 and factor.shape[0] == self._dim:
-            ask = ("generator", id(sigma))
+            ask = ("generator", _mark(sigma))
             second = self._ask(ask, lambda: self._source.trace(Factor(factor)), sigma)
         else:
             raise ValueError(
@@ -122,8 +128,12 @@ class Jet:
             )
         return jnp.dot(self._vector("u.generator(drift, sigma)", drift), self.grad) + 0.5 * second
 
+    def _array(self, operand: Any) -> Array:
+        """Numbers in the precision of the point; a copy of those that may be written over."""
+        return jnp.array(operand, self._dtype, copy=not isinstance(operand, jax.Array))
+
     def _vector(self, ask: str, v: Any) -> Float[Array, " d"]:
-        vector = jnp.asarray(v, self._dtype)
+        vector = self._array(v)
         if vector.shape != (self._dim,):
             raise ValueError(
                 f"{ask} takes a vector of shape ({self._dim},), got shape {vector.shape}."

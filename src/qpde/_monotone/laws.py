@@ -24,7 +24,7 @@ from .._program.interval import Unbounded, enclose, roughness_over
 from .._program.polynomial import degree, same_program
 from .._program.program import JUMP, KINK
 
-# Up to this dimension Jacobians are enclosed; entries below this size are zero up to underflow.
+# Up to this dimension Jacobians are enclosed; entries below this part of the largest are underflow.
 _JACOBIAN, _UNDERFLOW = 64, 1e-200
 
 
@@ -282,8 +282,8 @@ def _is_proved_gradient(operator: Operator, order: float) -> bool:
         (span,) = enclose(slope, domain.enclosing_box)
     except Unbounded:
         return False
-    beside = ~np.eye(domain.dim, dtype=bool)
-    return bool(np.all(np.maximum(np.abs(span.low), np.abs(span.high))[beside] <= _UNDERFLOW))
+    beside, sizes = ~np.eye(domain.dim, dtype=bool), np.maximum(np.abs(span.low), np.abs(span.high))
+    return bool(np.all(sizes[beside] <= _UNDERFLOW * np.max(sizes)))
 
 
 @eqx.filter_jit

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._domain.eigenvalue import Eigenvalue
-from .._equation.operator import Basis, Bound, Operator, Structure
+from .._equation.operator import Basis, Bound, Operator, Structure, smallest_eigenvalue
 from .._precision import x64
 from .._problem.measure import AbstractMeasure, law_on
 from .._problem.problem import Problem
@@ -37,6 +37,8 @@ class Ground(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+# Digits to which bounds that users know are compared with what random points show.
+_SLACK = 1e-9
 _WORDS = {
     Ground.PROVED: "proved from the coefficients and the domain",
     Ground.CONDITIONAL: "proved for solutions with values in the range",
@@ -149,8 +151,7 @@ def _constant(
         )
     semilinear = operator.structure is Structure.SEMILINEAR
     values = None if not semilinear else value_range or (-np.inf, np.inf)
-    number = given["ellipticity"]
-    alpha = operator.ellipticity() if number is None else Bound(float(number), Basis.GIVEN)
+    alpha = _ellipticity(operator, given["ellipticity"])
     discount = operator.least(operator.killing, values)
     found = [
         _sum(operator, way, alpha, values, given["potential"]) for way in ways(operator, measure)
@@ -158,6 +159,8 @@ def _constant(
     constant, eigenvalue, bound = max(
         found, key=lambda each: (each[0] > 0, each[2].proved, each[0])
     )
+    if not np.isfinite(constant):
+        raise Unbounded("The constant is too large for a float. Choose other units.")
     drift, size = bound.value - discount.value, 1e-12 * (abs(bound.value) + abs(constant))
     parts: dict[str, Any] = {
         "discount": discount.value if abs(discount.value) > size else 0.0,
@@ -178,7 +181,27 @@ def _constant(
             reason = f"{names} may have kinks or jumps, which derivatives do not see. {reason}"
         return Monotonicity(constant, Ground.SAMPLED, reason=reason, **parts)
     kind = Ground.CONDITIONAL if parts["value_range"] else Ground.PROVED
-    return Monotonicity(constant, kind, **parts)
+    told = " and ".join(name for name, number in given.items() if number is not None)
+    return Monotonicity(
+        constant, kind, reason=told and f"It rests on the {told} that you gave.", **parts
+    )
+
+
+def _ellipticity(operator: Operator, given: float | None) -> Bound:
+    """The smallest eigenvalue of `A`, or what a user says that it is at least."""
+    if given is None:
+        return operator.ellipticity()
+    seen = operator.sampled(smallest_eigenvalue(operator)).value
+    return _believed("ellipticity", given, seen, "the smallest eigenvalue of dF/dHess")
+
+
+def _believed(name: str, given: float, seen: float, what: str) -> Bound:
+    """A bound that a user knows, unless random points show that it is none."""
+    if given > seen + _SLACK * abs(seen):
+        raise ValueError(
+            f"{name}={given:g} is no lower bound: at random points {what} falls to {seen:.6g}."
+        )
+    return Bound(float(given), Basis.GIVEN)
 
 
 class _Total(eqx.Module):
@@ -202,7 +225,9 @@ def _sum(
     total = _Total(operator, way.rest)
     poincare = alpha.value * way.eigenvalue.value
     if potential is not None:
-        return poincare + potential, way.eigenvalue, Bound(float(potential), Basis.GIVEN)
+        seen = operator.sampled(total, values).value
+        known = _believed("potential", potential, seen, "c + (div b - div div A)/2")
+        return poincare + potential, way.eigenvalue, known
     bound = operator.least(total, values)
     if poincare + bound.value <= 0 and bound.basis is Basis.INTERVALS:
         # Interval arithmetic over one big box can be far off; points say what may be true.

@@ -24,6 +24,8 @@ from .._precision import Numbers, copied, key_from, like, number, x64
 
 # Points and random directions used by the checks.
 _POINTS, _DIRECTIONS = 64, 64
+# What of its largest value inside `eta` may have on the boundary, for rounding.
+_ZERO = 1e-9
 # Up to this dimension eigenvalues are computed, so the sign check is complete at each point;
 # beyond, it looks along the coordinate axes and the random directions.
 _EIGEN = 100
@@ -281,7 +283,7 @@ def _check_values(problem: Problem) -> float:
     sample = jax.tree.map(np.asarray, _probe(problem, *_random_jets(problem.dim)))
     if not np.all(sample.eta_inside > 0):
         _fail("eta must be positive inside the domain", sample.points, sample.eta_inside > 0)
-    flat = np.abs(sample.eta_edge) <= 1e-6
+    flat = np.abs(sample.eta_edge) <= _ZERO * np.max(sample.eta_inside)
     if not np.all(flat):
         _fail("eta must vanish on the boundary", sample.edge, flat)
     finite = np.isfinite(sample.data)

@@ -19,6 +19,7 @@ from .._precision import cast, x64
 from .._problem.measure import Uniform
 from .._problem.solution import Solution
 from .certificate import Certificate, Kind, Norm
+from .conditions import said_of
 from .edge import boundary_term
 from .equation_findings import monotone_finding
 from .peak import MARGIN, hidden_peaks, search_peak
@@ -110,7 +111,14 @@ def _l2(
     held = held_range(solution, given.value_range, rigorous) if given is not None else WITHIN
     gamma, estimated = _proved_or_estimated(solution, constant, heuristic)
     edge = boundary_term(solution, heuristic)
-    assumptions = ["the boundary data extend to H2", *rough, *conditions, *held.words, *estimated]
+    assumptions = [
+        *said_of(solution),
+        "the boundary data extend to H2",
+        *rough,
+        *conditions,
+        *held.words,
+        *estimated,
+    ]
     # A range of values that Q suggests is not proved to be that of u.
     sure = constant.proved and not (gaps or rough or guessed or edge.guessed)
     mean = _rigorous_mean(solution) if rigorous else _sampled_mean(solution, confidence)
@@ -179,7 +187,10 @@ def _sampled_mean(solution: Solution, confidence: float) -> _Mean:
 
 def _rigorous_mean(solution: Solution) -> _Mean:
     largest, share = enclosed_residual(solution)
-    residual = math.sqrt(float(np.sum(largest**2)) * share * (1 + 1e-9))
+    # Squares are taken of shares of the largest, lest they underflow.
+    top = float(np.max(largest))
+    squares = float(np.sum((largest / top) ** 2)) if 0 < top < math.inf else 1.0
+    residual = top * math.sqrt(squares * share * (1 + 1e-9))
     return _Mean(residual, 0.0, Kind.RIGOROUS, [], None, "")
 
 
@@ -222,7 +233,7 @@ def _constant(
         raise ValueError(
             "The constant belongs to another equation or domain. Give monotonicity(solution.problem)."
         )
-    return given, [], False
+    return given, [given.reason.rstrip(".").lower()] if given.proved and given.reason else [], False
 
 
 def _proved_or_estimated(

@@ -14,6 +14,7 @@ from .._problem.measure import Uniform
 from .._problem.solution import Solution
 from .._program.interval import Unbounded
 from .certificate import Certificate, Kind, Norm
+from .conditions import said_of
 from .edge import boundary_gap
 from .peak import hidden_peaks, search_peak
 from .range_of_values import held_range
@@ -24,6 +25,8 @@ from .residual import (
     sample_residual,
     value_range,
 )
+
+_NOTHING = "nothing but the equation and its smooth solution"
 
 
 def sup_bound(
@@ -58,7 +61,7 @@ def sup_bound(
         confidence=None,
         residual=residual,
         factor=factor,
-        assumptions=tuple(assumptions or ["nothing but the equation and its smooth solution"]),
+        assumptions=tuple([*said_of(solution), *assumptions] or [_NOTHING]),
         sample_size=size,
         boundary=spread * edge.size,
         stronger=_stronger(solution, assumptions, rigorous),
