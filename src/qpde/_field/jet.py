@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._precision import Numbers
@@ -130,7 +131,9 @@ class Jet:
 
     def _array(self, operand: Any) -> Array:
         """Numbers in the precision of the point; a copy of those that may be written over."""
-        return jnp.array(operand, self._dtype, copy=not isinstance(operand, jax.Array))
+        # JAX keeps a NumPy array that a program closes over, not its numbers.
+        fixed = operand.copy() if isinstance(operand, np.ndarray) else operand
+        return jnp.asarray(fixed, self._dtype)
 
     def _vector(self, ask: str, v: Any) -> Float[Array, " d"]:
         vector = self._array(v)
