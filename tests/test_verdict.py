@@ -14,7 +14,7 @@ from qpde import Ball, Interval, Problem, Shallow, Word, zoo
 from qpde._files.archive import read_archive, write_archive
 from qpde._precision import key_from, x64
 from qpde._solve import stages
-from qpde._solve.sizes import sizes_of, stiffness
+from qpde._solve.sizes import correction, sizes_of
 from qpde._solve.spot import spot_check
 
 SMALL: dict[str, Any] = {"network": Shallow(16), "batch": 128, "progress": False}
@@ -78,7 +78,7 @@ def test_the_stiffness_of_the_laplacian_is_its_first_eigenvalue(domain, first, t
         Problem(domain, lambda x, u: u.laplacian - 2.0 * u.value + 1.0), steps=0, **SMALL
     )
     with x64():
-        assert stiffness(solution) == pytest.approx(first + 2.0, rel=0.03)
+        assert correction(solution).stiffness == pytest.approx(first + 2.0, rel=0.03)
 
 
 def test_walks_see_the_error(ball, thorough):

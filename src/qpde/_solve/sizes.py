@@ -13,10 +13,13 @@ and, where the equation is linear, of `u`.
 **Stiffness.** `|Q - u| <= |L Q| / s` in L2, to first order, with `s` the smallest `|F'(Q) v| / |v|` over
 functions `v` of zero boundary values. Here it is the smallest over a span of some dozen smooth ones, so that
 the quotient estimates an error; it bounds none.
+
+**Correction.** The `v` of that span with which `F(Q) + F'(Q) v` is smallest: a part of `u - Q`, where it
+takes away much of the residual. Ripples of `Q`, whose residual is large and whose error is small, have none.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -67,11 +70,11 @@ def sizes_of(solution: Solution) -> Sizes:
     # A coefficient may not exist at single points (a kink of the equation), where its term is left out.
     terms = np.where(np.isfinite(terms), terms, 0.0)
     return Sizes(
-        value=_rms(q),
-        residual=_rms(residual),
-        start=_rms(start),
-        terms=float(np.sqrt(np.sum(np.mean(terms**2, axis=0)))),
-        edge=_rms(edge),
+        value=rms(q),
+        residual=rms(residual),
+        start=rms(start),
+        terms=rms(terms) * np.sqrt(terms.shape[1]),
+        edge=rms(edge),
     )
 
 
@@ -79,8 +82,12 @@ def _count(dim: int) -> int:
     return int(np.clip(_NUMBERS / dim, 64, _POINTS))
 
 
-def _rms(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(values * values)))
+def rms(values: np.ndarray) -> float:
+    """The root mean square, also of numbers whose squares are none."""
+    top = float(np.max(np.abs(values), initial=0.0))
+    if not 0 < top < np.inf:
+        return top
+    return top * float(np.sqrt(np.mean(np.square(values / top))))
 
 
 @eqx.filter_jit
@@ -124,31 +131,46 @@ def _terms(trial: Trial, x: Array, jet: Jet, z: Array) -> tuple[Array, Array]:
     return at.residual, jnp.stack([second, first, zeroth, rest])
 
 
-def stiffness(solution: Solution) -> float | None:
-    """The smallest `|F'(Q) v| / |v|` over some smooth `v` of zero boundary values; None: not finite."""
+class Correction(NamedTuple):
+    """The stiffness, the size of the correction, and the part of the squared residual that it explains."""
+
+    stiffness: float
+    size: float
+    explained: float
+
+
+def correction(solution: Solution) -> Correction | None:
+    """What some smooth `v` of zero boundary values say of the error; None where they are not finite."""
     trial, domain = cast((solution.trial.by_values(), solution.problem.domain), "float64")
     span = cast(Shallow(_UNITS, polynomial=True).build(domain, key=key_from(0, 0x57)), "float64")
     key = key_from(solution.seed, 0x571F)
     rows = _span(trial, span, domain, key, _count(domain.dim))
-    values, images = (np.asarray(a) for a in rows)
+    values, images, residual = (np.asarray(a) for a in rows)
     good = np.all(np.isfinite(images), axis=1) & np.all(np.isfinite(values), axis=1)
+    good &= np.isfinite(residual)
     if good.mean() < 0.99:
         return None
-    values, images = values[good], images[good]
+    values, images, residual = values[good], images[good], residual[good]
     # An orthonormal basis of the span, and the smallest image of a unit vector.
-    values = values / np.maximum(np.linalg.norm(values, axis=0), 1e-300)
-    lengths = np.maximum(np.linalg.norm(np.asarray(rows[0])[good], axis=0), 1e-300)
-    _, sizes, right = np.linalg.svd(values, full_matrices=False)
+    lengths = np.maximum(np.linalg.norm(values, axis=0), 1e-300)
+    _, sizes, right = np.linalg.svd(values / lengths, full_matrices=False)
     kept = sizes > _ROUNDING * sizes[0]
-    basis = right[kept].T / sizes[kept]
-    return float(np.linalg.svd((images / lengths) @ basis, compute_uv=False)[-1])
+    image = (images / lengths) @ (right[kept].T / sizes[kept])
+    least = float(np.linalg.svd(image, compute_uv=False)[-1])
+    top = float(np.max(np.abs(residual), initial=0.0))
+    if not top > 0:
+        return Correction(least, 0.0, 0.0)
+    found, *_ = np.linalg.lstsq(image, -residual / top, rcond=1e-10)
+    left = rms(residual / top + image @ found) / rms(residual / top)
+    size = top * float(np.linalg.norm(found)) / np.sqrt(len(residual))
+    return Correction(least, size, 1.0 - left**2)
 
 
 @eqx.filter_jit
 def _span(
     trial: Trial, span: ShallowField, domain: AbstractDomain, key: PRNGKeyArray, count: int
-) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
-    """The values of `eta S_j` at points, and those of `F'(Q) (eta S_j)`."""
+) -> tuple[Float[Array, "n m"], Float[Array, "n m"], Float[Array, " n"]]:
+    """The values of `eta S_j` at points, those of `F'(Q) (eta S_j)`, and `F(Q)`."""
 
     def network(a: Array) -> ShallowField:
         def outputs(n: Any) -> tuple[Any, ...]:
@@ -156,14 +178,14 @@ def _span(
 
         return eqx.tree_at(outputs, span, (a[:-2], a[-2], a[-1]))
 
-    def at(x: Array) -> tuple[Array, Array]:
+    def at(x: Array) -> tuple[Array, Array, Array]:
         def moved(a: Array) -> tuple[Array, Array]:
             product = Jet(Product(Jet(trial.eta.at(x), x), Jet(network(a).at(x), x)), x)
             jet = Jet(Sum(trial.jet(x), product), x)
             return product.value, like(x, trial.equation(x, jet))
 
-        (v, _), pullback = jax.vjp(moved, jnp.zeros(_UNITS + 2, x.dtype))
+        (v, residual), pullback = jax.vjp(moved, jnp.zeros(_UNITS + 2, x.dtype))
         one, zero = jnp.ones_like(v), jnp.zeros_like(v)
-        return pullback((one, zero))[0], pullback((zero, one))[0]
+        return pullback((one, zero))[0], pullback((zero, one))[0], residual
 
     return jax.vmap(at)(domain.sample(key, count))

@@ -22,6 +22,7 @@ from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._walks.estimate import Estimate
 from .._walks.feynman_kac import feynman_kac
+from .sizes import rms
 
 # Points, walks from each in a round; and of the pilot, which tells how long walks are.
 _POINTS, _WALKS, _PILOT_POINTS, _PILOT_WALKS = 256, 8, 16, 4
@@ -94,7 +95,7 @@ def _rounds(
     walks that count are drawn anew, so that the choice does not bend them.
     """
     pilot = _walks(solution, points[:_PILOT_POINTS], _PILOT_WALKS, 1)
-    poor = not _rms(pilot.standard_error) <= _SPREAD * _rms(pilot.value)
+    poor = not rms(pilot.standard_error) <= _SPREAD * rms(pilot.value)
     steps = pilot.work / (_PILOT_POINTS * _PILOT_WALKS)
     # Of all rounds but the last two.
     affordable = _WORK / (max(steps, 1.0) * (solution.problem.dim + 10))
@@ -131,32 +132,32 @@ def _walks(start: Solution | Problem, points: np.ndarray, count: int, seed: int)
         return feynman_kac(start, points, walks=count, seed=seed, progress=False)
 
 
-def _rms(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
-
-
 def _spot(solution: Solution, found: list[Estimate], size: float) -> Spot:
     """The interval for the L2 error from the values of the rounds."""
     if any(not one.status.successful for one in found):
         return Spot(None, None, None, "some walks did not come to an end")
+    if found[0].blind:
+        return Spot(None, None, None, found[0].blind)
     values = np.stack([one.value for one in found])
     good = np.all(np.isfinite(values), axis=0)
     count = int(good.sum())
     if count < _PILOT_POINTS // 2:
         return Spot(None, None, None, "too few walks came to an end")
     q = np.asarray(solution(found[0].points), np.float64)[good]
-    gaps = values[:, good] - q[None, :]
-    bias = float(np.mean([np.max(one.bias) for one in found]))
+    # In units of the values, whose squares may be no numbers.
+    unit = max(size, float(np.max(np.abs(q))), float(np.max(np.abs(values[:, good]))), 1e-300)
+    gaps, q, size = (values[:, good] - q[None, :]) / unit, q / unit, size / unit
+    bias = float(np.mean([np.max(one.bias) for one in found])) / unit
     # The mean of m_a m_b over all pairs of rounds.
     pairs = (np.sum(gaps, 0) ** 2 - np.sum(gaps**2, 0)) / (len(found) * (len(found) - 1))
     pairs = _adjusted(pairs, q, size)
     mean = float(np.mean(pairs))
     method = found[0].method + ("" if found[0].corrected else ", without the network")
     return Spot(
-        error=float(np.sqrt(max(mean, 0.0))),
-        low=max(_lower(np.mean(gaps, 0), q, pairs) - bias, 0.0),
+        error=unit * float(np.sqrt(max(mean, 0.0))),
+        low=unit * max(_lower(np.mean(gaps, 0), q, pairs) - bias, 0.0),
         # Values are known to rounding at best.
-        high=float(np.sqrt(max(mean, 0.0) + _above(pairs))) + bias + 1e-14 * _rms(q),
+        high=unit * (float(np.sqrt(max(mean, 0.0) + _above(pairs))) + bias + 1e-14 * rms(q)),
         text=f"{sum(int(np.sum(one.walks)) for one in found):,} random walks from {count} points ({method})",
     )
 
@@ -205,5 +206,5 @@ def _lower(gap: np.ndarray, q: np.ndarray, squares: np.ndarray) -> float:
         return max(abs(mean) - quantile * error, 0.0)
 
     whole = below(squares) if np.mean(squares) > 0 else 0.0
-    size = _rms(q)
+    size = rms(q)
     return max(math.sqrt(whole), below(gap), below(gap * q) / size if size > 0 else 0.0)

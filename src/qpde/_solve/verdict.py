@@ -5,10 +5,12 @@ Four numbers without a scale, on fresh points:
 - *residual*: `L Q` over the terms of the equation (see `sizes.py`).
 - *learned*: `L Q` over `L f`, what the extension of the boundary data leaves to learn.
 - *walks*: the relative L2 error as random walks see it, for linear equations with `c >= 0` (see `spot.py`).
-- *estimate*: where there are no walks, `|L Q| / s` over `|Q|`, `s` the equation's stiffness (see `sizes.py`).
+- *estimate*: where there are no walks, `|L Q| / s` over `|Q|`, `s` the equation's stiffness, and a correction
+  of `Q` that takes away most of `L Q` (see `sizes.py`).
 
-A residual bounds the error only through the conditioning of the problem, and is blind to kinks of `Q`. So
-walks decide where they can; then a proved bound; then the estimate, of which more is asked.
+A residual bounds the error only through the conditioning of the problem, and is blind to creases of `Q`. So
+walks decide where they can; then a proved bound. The estimate calls nothing solved, and nothing unsolved
+unless a correction shows it.
 """
 
 import math
@@ -21,19 +23,19 @@ from .._status import Status
 from .._trust.certificate import Kind
 from .._trust.certify import certify
 from .._trust.residual import rough_parts
-from .sizes import Sizes, sizes_of, stiffness
+from .sizes import Sizes, correction, sizes_of
 from .spot import Spot, spot_check
 
 # A relative error up to which a problem is solved, and beyond which it is not.
 ERROR = 0.1
 # What the upper end of the walks' interval must not exceed for that, because it may be too low.
 _SURE = 0.05
-# Without walks and proof more is asked: an estimate may be too small by this factor, or too large by that.
+# What a soft boundary may miss: below the first part of that it is small, beyond the second it is not.
 _SMALL, _LARGE = 3.0, 5.0
-# `L Q` over the terms: beyond the first a problem is not called solved, beyond the second it is not solved
-# unless walks say otherwise. Where kinks of boundary values were rounded off, `L Q` is large beside them
-# however small the error is: the third.
-_RESIDUAL = (0.3, 0.45, 1.0)
+# `L Q` over the terms: beyond this a problem is not called solved.
+_RESIDUAL = 0.3
+# A correction counts where it takes away this part of the squared residual.
+_EXPLAINED = 0.5
 # `L Q` over `L f`: beyond, the network has learned next to nothing.
 _LEARNED = 0.8
 # Up to this dimension the bound of a certificate is cheap.
@@ -61,8 +63,7 @@ def verdict_of(solution: Solution) -> Verdict:
         text = "Q or L Q is not finite somewhere in the domain"
         reason = Reason("residual", None, Word.NOT_SOLVED, text)
         return Verdict(Word.NOT_SOLVED, text, (reason,), _advice(solution))
-    limit = _RESIDUAL[2 if solution.problem.smoothed else 1]
-    reasons = [_residual(sizes, limit), _learned(sizes)]
+    reasons = [_residual(sizes), _learned(sizes)]
     if not solution.trial.exact_boundary:
         reasons.append(_boundary(sizes))
     if sizes.value == sizes.residual == sizes.edge == 0:
@@ -88,13 +89,9 @@ def _relative(error: float, size: float) -> float:
     return error / (size - error) if size > error else math.inf
 
 
-def _residual(sizes: Sizes, limit: float) -> Reason:
+def _residual(sizes: Sizes) -> Reason:
     value = _ratio(sizes.residual, sizes.terms)
-    word = Word.ROUGHLY
-    if value > limit:
-        word = Word.NOT_SOLVED
-    elif value <= _RESIDUAL[0]:
-        word = Word.SOLVED
+    word = Word.SOLVED if value <= _RESIDUAL else Word.ROUGHLY
     return Reason("residual", value, word, "L Q over the terms of the equation")
 
 
@@ -128,7 +125,7 @@ def _walks(spot: Spot, sizes: Sizes) -> Reason:
         word, text = Word.SOLVED, f"about {value:.2g}, interval up to {high:.2g}"
     elif spot.low > ERROR * sizes.value:
         word, text = Word.NOT_SOLVED, f"at least {low:.2g}"
-    elif value > ERROR and residual > _RESIDUAL[0]:
+    elif value > ERROR and residual > _RESIDUAL:
         word, text = Word.NOT_SOLVED, f"about {value:.2g} (L Q is {residual:.2g} of the terms)"
     elif high <= 1.0:
         word, text = Word.ROUGHLY, f"between {low:.2g} and {high:.2g}"
@@ -141,9 +138,8 @@ def _without_walks(solution: Solution, sizes: Sizes) -> list[Reason]:
     """What else can be had: the relative bound of a certificate, or an estimate from the stiffness."""
     rough = rough_parts(solution.trial, solution.problem.domain)
     if rough:
-        blind = Word.NOT_SOLVED if "the boundary data" in rough else Word.ROUGHLY
         text = f"{' and '.join(rough)} may have kinks inside, which L Q does not see"
-        return [Reason("estimate", None, blind, text)]
+        return [Reason("estimate", None, Word.ROUGHLY, text)]
     bound = _certificate(solution)
     if bound.word is Word.SOLVED:
         return [bound]
@@ -176,14 +172,20 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _estimate(solution: Solution, sizes: Sizes) -> Reason:
-    least = stiffness(solution)
-    if least is None or not least > 0:
+    found = correction(solution)
+    if found is None or not found.stiffness > 0:
         return Reason("estimate", None, Word.ROUGHLY, "no estimate: the equation has no derivative")
-    value = _ratio(sizes.residual / least + sizes.edge, sizes.value)
-    word = Word.SOLVED if value <= ERROR / _SMALL else Word.ROUGHLY
-    word = Word.NOT_SOLVED if value > _LARGE * ERROR else word
+    value = _ratio(sizes.residual / found.stiffness + sizes.edge, sizes.value)
     text = f"relative L2 error about {value:.2g}, estimated from the residual alone"
-    return Reason("estimate", value, word, text)
+    # |u| <= |Q| + |v| makes the size of a correction relative.
+    missing = _ratio(found.size, sizes.value + found.size)
+    if missing > ERROR and found.explained > _EXPLAINED:
+        text = (
+            f"relative L2 error about {missing:.2g}: a smooth correction of that size takes away "
+            f"{100 * found.explained:.0f} % of the squared residual"
+        )
+        return Reason("estimate", missing, Word.NOT_SOLVED, text)
+    return Reason("estimate", value, Word.ROUGHLY, text)
 
 
 def _decide(solution: Solution, reasons: list[Reason]) -> Verdict:

@@ -19,6 +19,7 @@ from .._precision import cast, key_from
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .._program.interval import Unbounded, enclose
+from .._program.program import dependencies
 from .residual import CELLS, Sample
 
 _STARTS, _ROUNDS = 64, 40
@@ -26,6 +27,9 @@ _STARTS, _ROUNDS = 64, 40
 MARGIN = 2.0
 # An enclosure that exceeds what points have shown by less than this has shown nothing.
 _SLACK = 1.5
+# A source that may be this many times as large as at random points has a peak that they miss: by cells, and
+# by one box, which may be far off by itself.
+_PEAK, _LOOSE = 3.0, 50.0
 
 
 def search_peak(solution: Solution, sample: Sample) -> float:
@@ -82,6 +86,34 @@ def hidden_peaks(solution: Solution, sample: Sample) -> float:
     source = _excess(_SourceSize(operator), operator)
     rates = _excess(_RateSize(operator), operator)
     return source + rates * _jet_size(solution, sample)
+
+
+def unseen_source(operator: Operator) -> str:
+    """What is to be said where the source may be far larger than any random point shows; else nothing.
+
+    Random walks and samples of `L Q` see such a peak no more than these points do. Cells that are halved
+    where the source is large bound it well in up to three dimensions; beyond, one box must do.
+    """
+    size = _SourceSize(operator)
+    if not set().union(*dependencies(size, np.asarray(operator.domain.centre, np.float64))):
+        return ""
+    least = operator.least(_Minus(size))
+    if not least.proved:
+        return ""
+    seen = float(np.max(np.asarray(_at_random(size, operator.domain, key_from(3)))))
+    most = -least.value
+    if most <= (_PEAK if operator.domain.dim in CELLS else _LOOSE) * seen:
+        return ""
+    return (
+        f"the source may rise to {most:.2g}, and at 20,000 random points it is at most {seen:.2g}"
+    )
+
+
+class _Minus(eqx.Module):
+    function: Any
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return -self.function(x)
 
 
 def _excess(size: Any, operator: Operator) -> float:

@@ -11,18 +11,26 @@ from jaxtyping import PRNGKeyArray
 from scipy.special import stdtrit
 
 from .._status import Status
+from .agreement import disagree
 from .bias import bias_by_distance
 from .ledger import Ledger
 from .pool import Payoff, Scheme
-from .splitting import run
+from .splitting import levels_above, run
 
 # Walks from every point that choose the payoff, that foresee how many an accuracy needs, and at most.
 TRIAL, PILOT, MOST = 64, 128, 1_000_000
-# From fewer walks no interval is made: neither their variance nor its own uncertainty is known.
+# From fewer walks no interval is made, because not even their variance is known; from so many more for every
+# time that they may be split.
 _FEWEST = 10
 # Of the risk `1 - confidence` the first look at an accuracy takes this part, the next that of the rest.
 _SPENT = 0.8
 _LOOKS = 12
+# How far values with and without the network may be apart for other reasons than chance, over their size: by
+# time steps, and by rounding.
+_BIASED, _ROUNDED = 0.02, 1e-6
+_REFUTED = (
+    "; the network was left out, because values with and without it differ by more than chance"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +50,10 @@ class Estimate:
     second, ...): the interval holds at the look at which it stopped, whichever that was. `reached`: whether
     every half-width is at most `accuracy` times the root mean square of the values; None where no
     accuracy was asked for.
+
+    A range that walks have not seen counts too: where boundary values are larger than all sums from a point,
+    the interval is wider by what empirical Bernstein bounds add for it. `blind` says why there is no interval
+    at all where something in the equation is out of the walks' sight.
 
     `with_network`: the points at which the network served as control variate, because it made the
     variance of walks smaller that are not counted here; `corrected`: there are some. `walks` are the walks
@@ -66,6 +78,7 @@ class Estimate:
     with_network: np.ndarray
     unfinished: np.ndarray
     status: Status
+    blind: str = ""
 
     def __repr__(self) -> str:
         half = 0.5 * (self.high - self.low)
@@ -88,10 +101,10 @@ class Estimate:
         return text
 
     def _why(self) -> str:
-        if self.status.successful and np.max(self.walks) < _FEWEST:
-            return f"fewer than {_FEWEST} walks show no interval."
+        if self.blind:
+            return f"{self.blind}."
         if self.status.successful:
-            return "all walks from there gave the same sum, so that they have seen nothing."
+            return "too few walks, or all gave the same sum, so that they have seen nothing."
         return (
             f"{100 * np.max(self.unfinished):.2g} % of the walks did not end. {self.status.value}"
         )
@@ -117,6 +130,8 @@ class WalkPlan(eqx.Module):
     )  # a bound, for each payoff; None: to be seen from two levels
     bias_source: str
     inradius: float
+    ends: tuple[tuple[float, float], ...]  # smallest and largest value at the end of a walk
+    blind: str  # why there can be no interval; empty where there can
 
 
 class Tally:
@@ -127,7 +142,10 @@ class Tally:
         self._choice = np.full(len(starts), len(plan.payoffs) - 1)
         self._ledgers = [self._ledger_pair(level) for level in plan.levels]
         self._pilot = self._ledger_pair(plan.levels[0])
+        # Sums with the network less those without it, of the same walks.
+        self._apart = [self._ledger_pair(plan.levels[-1])[0] for _ in range(2)]
         self._pilots = 0
+        self.refuted = False
         self.looks = np.zeros(len(starts), np.int64)
         self.done = self.planned = 0
 
@@ -157,6 +175,7 @@ class Tally:
             key,
             report,
             likely=likely,
+            differences=self._apart[0] if len(plan.payoffs) == 2 else None,
         )
         self.done += int(each.sum())
         if len(plan.payoffs) == 2:
@@ -164,23 +183,40 @@ class Tally:
             # Where no walk differs from another they have seen nothing, unless there is nothing to see.
             unseen = (plain == 0) & (not plan.constant[0])
             self._choice = np.where((corrected > 0) & ((corrected < plain) | unseen), 1, 0)
+            self._confront(self._apart[0], self._pilot[0])
+
+    def _confront(self, apart: Ledger, plain: Ledger) -> None:
+        """Leave the network out where values with and without it, by the same walks, are not the same.
+
+        They have the same mean if `L Q` is what the walks see of it; a crease of `Q` that no walk looks at
+        shows here.
+        """
+        gap = apart.mean + self._bases[1] - self._bases[0]
+        size = _rms(plain.mean + self._bases[0])
+        # Time steps have errors of their own, which the network makes smaller.
+        room = (_BIASED if self._plan.bias is None else _ROUNDED) * size
+        if self.refuted or disagree(gap, apart.error, apart.count, self._bases[1], room):
+            self.refuted = True
+            self._choice[:] = 0
 
     def walk(self, walks: np.ndarray, key: PRNGKeyArray, report: Any) -> None:
         """Do `walks[i]` more walks from inner point `i`."""
-        plan = self._plan
-        used = sorted(set(self._choice.tolist()))
+        plan, last = self._plan, len(self._ledgers) - 1
         self.planned += len(self._ledgers) * int(walks.sum())
         for i, ledgers in enumerate(self._ledgers):
             run(
                 plan.scheme,
-                [plan.payoffs[j] for j in used],
-                [ledgers[j] for j in used],
+                plan.payoffs,
+                ledgers,
                 plan.inradius,
                 walks,
                 jr.fold_in(key, 1_000 + i),
                 report,
+                differences=self._apart[1] if len(plan.payoffs) == 2 and i == last else None,
             )
             self.done += int(walks.sum())
+        if len(plan.payoffs) == 2:
+            self._confront(self._apart[1], self._ledgers[-1][0])
         self.looks += walks > 0
 
     @property
@@ -231,11 +267,28 @@ class Tally:
 
     def half(self, confidence: float, looks: np.ndarray | None = None) -> np.ndarray:
         """Half-widths of the intervals; infinite where nothing earns one."""
-        error = self.error
-        half = self._quantile(confidence, looks) * error + self.bias
+        error, count = self.error, self._of(self._ledgers[-1], "count")
+        half = (
+            self._quantile(confidence, looks) * error + self.bias + self._unseen(confidence, looks)
+        )
         constant = np.asarray(self._plan.constant)[self._choice]
-        few = (self._of(self._ledgers[-1], "count") < _FEWEST) & ~constant
-        return np.where((self.unfinished > 0) | few | ((error == 0) & ~constant), np.inf, half)
+        splits = levels_above(self._distance, self._plan.inradius)
+        nothing = (count < _FEWEST * (1 + splits)) | (error == 0) | bool(self._plan.blind)
+        return np.where((self.unfinished > 0) | (nothing & ~constant), np.inf, half)
+
+    def _unseen(self, confidence: float, looks: np.ndarray | None) -> np.ndarray:
+        """What boundary values beyond all sums from a point may add to its mean, by the cost of a range.
+
+        Walks that are split go as far as they must by design, and their sums are means of many ends.
+        """
+        low, high = np.asarray(self._plan.ends)[self._choice].T
+        least, most = (self._of(self._ledgers[-1], name) for name in ("least", "most"))
+        count = np.maximum(self._of(self._ledgers[-1], "count"), 2)
+        beyond = np.maximum(high - most, 0.0) + np.maximum(least - low, 0.0)
+        level = np.asarray(confidence if looks is None else _spend(confidence, looks))
+        cost = 7.0 * np.log(2.0 / (1.0 - level)) / (3.0 * (count - 1))
+        whole = levels_above(self._distance, self._plan.inradius) == 0
+        return np.where(whole & np.isfinite(beyond), cost * beyond, 0.0)
 
     def needed(self, accuracy: float, confidence: float) -> np.ndarray:
         """How many walks every point needs, by the variance that those that are not counted show."""
@@ -308,7 +361,7 @@ def make_estimate(
         high=np.asarray(value + half),
         confidence=confidence,
         bias=spread(tally.bias),
-        bias_source=plan.bias_source,
+        bias_source=plan.bias_source + (_REFUTED if tally.refuted else ""),
         walks=spread(tally.count),
         work=tally.work,
         seconds=seconds,
@@ -318,6 +371,7 @@ def make_estimate(
         with_network=spread(tally.with_network, False),
         unfinished=spread(tally.unfinished),
         status=Status.UNFINISHED if tally.stuck else Status.FINISHED,
+        blind=plan.blind,
     )
 
 

@@ -13,12 +13,16 @@ would lead, which would bias it:
     it crosses a 14th of the inradius: h <= inradius^2 / (2 tr A) / 200, and a 20th of it by drift;
     the boundary is four deviations away: h = (distance / 4 |sigma' n|)^2, and h |b . n| <= distance / 4;
     tr A changes by at most a fifth: h <= (tr A / 5 |sigma' grad tr A|)^2;
-    killing that varies takes at most a tenth: h <= 1 / 10 c.
+    killing that varies takes at most a tenth: h <= 1 / 10 c;
+    the drift hardly turns: sqrt(2 tr A h / d) <= |b| / 4 |b'|, with the largest that random points show.
+
+Where the last would make steps too short to be done, the walk is `too_coarse` for an interval.
 
 Towards the boundary steps shrink until their deviation is the walk's `resolution`, which is a part of the
 distance that it started at: starts close to the boundary are resolved as well as others.
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -30,8 +34,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
 from .._equation.operator import Operator
-from .._precision import Numbers
-from .pool import Step, normals
+from .._precision import Numbers, key_from
+from .pool import Step, directions, normals
 
 _OVERSHOOT = 0.5826
 # Standard deviations of a step between a walker and the boundary, unless the step is the shortest.
@@ -43,6 +47,9 @@ _CHANGE, _KILLED = 0.2, 0.1
 # The resolution: a part of the distance at the start, and at most a part of inradius / sqrt(d).
 _NEAR, _FAR = 32.0, 226.0
 _TINY = 1e-300
+# Steps within the length on which a drift turns, and by what part of the longest they are shortened at most.
+_TURNING, _FOLLOWED = 4.0, 50.0
+_SAMPLE = 1_024
 # Where A vanishes its relative change is without bound; it shortens a step to this part of the longest.
 _LEAST = 1e-3
 
@@ -60,14 +67,15 @@ class Diffusion(eqx.Module):
     crossing: Numbers
     factor: Numbers | None  # sigma where it is constant
     definite: bool = eqx.field(static=True)
+    too_coarse: bool = eqx.field(static=True)
 
     def __init__(self, domain: AbstractDomain, generator: Generator):
         self.domain, self.operator = domain, generator.operator
         self.inradius = np.asarray(domain.inradius)
-        self.longest, self.crossing = (
-            np.asarray(longest_step(domain, generator)),
-            np.asarray(_CROSSING),
-        )
+        longest, turning = longest_step(domain, generator), turning_step(domain, generator)
+        self.too_coarse = turning < longest / _FOLLOWED
+        self.longest = np.asarray(min(longest, max(turning, longest / _FOLLOWED)))
+        self.crossing = np.asarray(_CROSSING)
         self.definite, self.factor = generator.definite, None
         if generator.matrix is not None:
             values, vectors = np.linalg.eigh(2.0 * generator.matrix)
@@ -171,3 +179,27 @@ def longest_step(domain: AbstractDomain, generator: Generator) -> float:
     """
     diffusive = domain.inradius**2 / (2.0 * generator.largest_trace) / _CROSSING
     return min(diffusive, domain.inradius / (_DRIFTING * max(generator.largest_drift, _TINY)))
+
+
+def turning_step(domain: AbstractDomain, generator: Generator) -> float:
+    """The step in which the drift hardly turns; infinite where it does not vary."""
+    if "b" not in generator.operator.varies or generator.largest_drift == 0:
+        return math.inf
+    slope = float(_slope(domain, generator.operator, key_from(6)))
+    length = generator.largest_drift / max(slope, _TINY)
+    spread = 2.0 * generator.largest_trace / domain.dim
+    return (length / _TURNING) ** 2 / max(spread, _TINY)
+
+
+@eqx.filter_jit
+def _slope(domain: AbstractDomain, operator: Operator, key: PRNGKeyArray) -> Float[Array, ""]:
+    """The largest change of the drift over a unit length, at random points in random directions."""
+    points = domain.sample(key, _SAMPLE)
+
+    def one(x: Array, v: Array) -> Array:
+        _, change = jax.jvp(operator.drift, (x,), (v,))
+        return jnp.sqrt(jnp.sum(change * change))
+
+    changes = jax.vmap(one)(points, directions(jax.random.fold_in(key, 1), *points.shape))
+    # An infinite slope, as at a jump, is none that a step could follow.
+    return jnp.max(jnp.where(jnp.isfinite(changes), changes, 0.0))

@@ -27,6 +27,7 @@ class Ledger:
         self.work = 0
         # Sums of powers, about a number near the mean so that nothing cancels.
         self._about, self._powers = np.zeros(len(starts)), np.zeros((4, len(starts)))
+        self.least, self.most = np.full(len(starts), np.inf), np.full(len(starts), -np.inf)
 
     def add(self, which: np.ndarray, values: np.ndarray) -> None:
         """Enter the sums of some walks, each with the number of its start."""
@@ -37,6 +38,8 @@ class Ledger:
         centred = values - self._about[which]
         self._powers += [np.bincount(which, centred**k, n) for k in (1, 2, 3, 4)]
         self.count += count
+        np.minimum.at(self.least, which, values)
+        np.maximum.at(self.most, which, values)
 
     @property
     def mean(self) -> np.ndarray:

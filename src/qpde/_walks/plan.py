@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
@@ -19,6 +19,7 @@ from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .._program.program import dependencies
+from .._trust.peak import unseen_source
 from .estimate import WalkPlan
 from .euler import Diffusion
 from .spheres import Spheres
@@ -57,14 +58,44 @@ class ResidualPayoff(eqx.Module):
         return g / self.scale
 
     def end(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """On the boundary: a walk that stopped next to it is moved there, lest `f` be another inside."""
+        x = _onto(self.operator.domain, x)
         f = self.boundary.value(x)
         return f if self.trial is None else f - self.trial.value(x)
 
     @property
     def constant(self) -> bool:
-        """Whether neither depends on the point, by their programs."""
+        """Whether every walk has the same sum: no source, one end, and nothing that kills on the way."""
         x = np.asarray(self.operator.domain.centre, np.float64)
-        return not any(set().union(*dependencies(part, x)) for part in (self.source, self.end))
+        if any(set().union(*dependencies(part, x)) for part in (self.source, self.boundary.value)):
+            return False
+        source, end = (float(_one(part, x)) for part in (self.source, self.boundary.value))
+        kills = "c" in self.operator.varies or self.operator.constant(self.operator.killing) != 0
+        return source == 0 and (end == 0 or not kills)
+
+    def range_of_ends(self) -> tuple[float, float]:
+        """The smallest and largest `f` at random points of the boundary; zeros where a walk's end is none."""
+        if self.trial is not None or not self.ends:
+            return 0.0, 0.0
+        found = np.asarray(_ends(self.boundary, self.operator.domain, key_from(4)))
+        return float(np.min(found)), float(np.max(found))
+
+
+@eqx.filter_jit
+def _one(function: Any, x: Any) -> Array:
+    return function(x)
+
+
+@eqx.filter_jit
+def _ends(boundary: AbstractField, domain: AbstractDomain, key: PRNGKeyArray) -> Array:
+    return jax.vmap(boundary.value)(domain.sample_boundary(key, 2 * _SAMPLE))
+
+
+def _onto(domain: AbstractDomain, x: Float[Array, " d"]) -> Float[Array, " d"]:
+    """The boundary point next to a point that is hardly away from it."""
+    distance, normal = jax.value_and_grad(domain.distance)(x)
+    square = jnp.sum(normal * normal)
+    return x - distance * normal / jnp.where(square > 0, square, 1.0)
 
 
 def make_plan(
@@ -83,6 +114,9 @@ def _euler_plan(
     trials: list[Trial | None], problem: Problem, generator: Generator, distance: np.ndarray
 ) -> WalkPlan:
     scheme = Diffusion(problem.domain, generator)
+    shared = _payoffs(trials, problem, generator, scale=1.0)
+    if scheme.too_coarse:
+        shared["blind"] = "the drift turns faster than time steps can follow"
     source = (
         f"time steps of at most {float(scheme.longest):.2g}, and a quarter of them for the values: root "
         "mean square of the difference over points at like distances from the boundary, less its noise, "
@@ -92,7 +126,7 @@ def _euler_plan(
         source += "; that c >= 0 was only seen at random points"
     return WalkPlan(
         scheme=scheme,
-        **_payoffs(trials, problem, generator, scale=1.0),
+        **shared,
         method="Euler-Maruyama",
         levels=_LEVELS,
         resolution=scheme.resolution(distance),
@@ -164,6 +198,8 @@ def _payoffs(
     return {
         "payoffs": payoffs,
         "bases": tuple(Base(trial) for trial in trials),
+        "ends": tuple(payoff.range_of_ends() for payoff in payoffs),
+        "blind": unseen_source(generator.operator),
         # What a network leaves is never known to be constant.
         "constant": tuple(payoff.trial is None and payoff.constant for payoff in payoffs),
     }

@@ -41,11 +41,13 @@ def run(
     report: Callable[[int], None],
     *,
     likely: int = 0,
+    differences: Ledger | None = None,
 ) -> None:
     """Do `walks[i]` walks from start `i`; their sums of each payoff are entered into its ledger.
 
-    `report` gets the number of ended walks. Once a walk cannot be brought to an end no others are begun.
-    Buffers are large enough for `likely` walks, so that those need no program of their own.
+    `differences` gets the second payoff less the first, walk by walk. `report` gets the number of ended
+    walks. Once a walk cannot be brought to an end no others are begun. Buffers are large enough for `likely`
+    walks, so that those need no program of their own.
     """
     ledger = ledgers[0]
     most = max(_LEAST, min(_JOBS, _NUMBERS // ledger.starts.shape[1]) // _LEAST * _LEAST)
@@ -63,12 +65,15 @@ def run(
             jr.fold_in(key, part),
             lambda done, begin=begin: report(begin + done),
         )
+        every = []
         for payoff, book in zip(payoffs, ledgers, strict=True):
             paid = pay(payoff, branches, min(rows, _PAID))
-            sums = np.bincount(family, paid, len(chosen))
-            book.add(chosen[finished], sums[finished])
+            every.append(np.bincount(family, paid, len(chosen)))
+            book.add(chosen[finished], every[-1][finished])
             book.work += work
             book.unfinished += np.bincount(chosen[~finished], minlength=len(walks))
+        if differences is not None:
+            differences.add(chosen[finished], (every[1] - every[0])[finished])
         if not finished.all():
             for book in ledgers:
                 book.unfinished += np.bincount(which[begin + most :], minlength=len(walks))
@@ -143,6 +148,12 @@ def _families(
         level += 1
     joined = jax.tree.map(lambda *each: np.concatenate(each), *parts)
     return joined, np.concatenate(families), finished, work
+
+
+def levels_above(distance: np.ndarray, inradius: float) -> np.ndarray:
+    """How many times walks from these distances may be split."""
+    most = np.log(_TOP * inradius / np.maximum(distance, 1e-300)) / np.log(_RATIO)
+    return np.maximum(np.floor(most + 1e-9), 0.0).astype(np.int64)
 
 
 def _copies(chosen: np.ndarray, family: np.ndarray) -> np.ndarray:
