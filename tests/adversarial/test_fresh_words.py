@@ -26,6 +26,8 @@ from qpde._runs.numbers import numbers_of
 from qpde._walks import pool
 
 pytestmark = pytest.mark.usefixtures("thorough")
+# One variant of each kind is in the daily suite.
+SLOWLY = pytest.mark.slow
 LINE = Interval(-1.0, 1.0)
 QUICK: dict[str, Any] = {
     "network": Shallow(4),
@@ -150,7 +152,10 @@ CREASED = {
 }
 
 
-@pytest.mark.parametrize("name", CREASED)
+SOME = ["line", *(pytest.param(name, marks=SLOWLY) for name in CREASED if name != "line")]
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_a_crease_that_no_sample_meets_is_not_called_solved(name):
     """Off the crease `L Q = 0`: neither random points nor the one point that a walk looks at see it."""
     solution, exact = CREASED[name]()
@@ -159,7 +164,9 @@ def test_a_crease_that_no_sample_meets_is_not_called_solved(name):
     check(qpde.judge(solution), error)
 
 
-@pytest.mark.parametrize("name", CREASED)
+@pytest.mark.parametrize(
+    "name", ["drift", *(pytest.param(name, marks=SLOWLY) for name in CREASED if name != "drift")]
+)
 def test_a_creased_control_variate_spoils_no_interval(name):
     solution, exact = CREASED[name]()
     lower, upper = (np.asarray(end) for end in solution.problem.domain.enclosing_box)
@@ -168,7 +175,7 @@ def test_a_creased_control_variate_spoils_no_interval(name):
     covers(walk(solution, points, walks=50), exact(points))
 
 
-@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("dim", [1, pytest.param(3, marks=SLOWLY)])
 def test_a_steep_step_in_the_network_spoils_no_interval(dim):
     """`tanh(1e5 (x - 0.12))`: a network with one large weight. Its step holds 1e-5 of the domain."""
     domain = LINE if dim == 1 else Ball(dim)
@@ -221,7 +228,7 @@ def spike(dim: int):
     return Problem(Ball(dim), equation), exact
 
 
-@pytest.mark.parametrize("dim", [2, 3, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dim", [2, *(pytest.param(d, marks=SLOWLY) for d in (3, 6))])
 def test_a_spike_of_the_source_that_samples_miss(dim):
     problem, exact = spike(dim)
     solution = made(problem, lambda x: 1.0 + 1e-3 * jnp.sin(x[0]))
@@ -230,14 +237,14 @@ def test_a_spike_of_the_source_that_samples_miss(dim):
     check(qpde.judge(solution), error)
 
 
-@pytest.mark.parametrize("dim", [2, 3, 6])
+@pytest.mark.parametrize("dim", [2, *(pytest.param(d, marks=SLOWLY) for d in (3, 6))])
 def test_intervals_beside_a_spike_of_the_source(dim):
     problem, exact = spike(dim)
     points = sphere(dim, 0.5, 40)
     covers(walk(problem, points, walks=200), exact(points))
 
 
-@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("dim", [2, pytest.param(3, marks=SLOWLY)])
 def test_a_bound_beside_a_spike_of_the_source(dim):
     problem, exact = spike(dim)
     solution = made(problem, lambda x: 1.0 + 1e-3 * jnp.sin(x[0]))
@@ -299,7 +306,9 @@ def logarithm():
     return solution, lambda p: np.log(2.0 + p[:, 0])
 
 
-@pytest.mark.parametrize("build", [burgers, allen_cahn, helmholtz, logarithm])
+@pytest.mark.parametrize(
+    "build", [burgers, *(pytest.param(b, marks=SLOWLY) for b in (allen_cahn, helmholtz, logarithm))]
+)
 def test_a_residual_alone_calls_nothing_solved_that_is_not(build):
     solution, exact = build()
     error = relative_error(solution, exact)
@@ -315,7 +324,9 @@ RIPPLED = {
 }
 
 
-@pytest.mark.parametrize("name", RIPPLED)
+@pytest.mark.parametrize(
+    "name", ["cube", *(pytest.param(name, marks=SLOWLY) for name in RIPPLED if name != "cube")]
+)
 def test_small_ripples_are_not_called_unsolved(name):
     """`1e-4 sin(300 x)` has second derivatives of 9: a large residual, and an error of 1e-4."""
     solution = made(Problem(LINE, RIPPLED[name]), lambda x: 1.0 + 1e-4 * jnp.sin(300.0 * x[0]))
@@ -336,7 +347,7 @@ def test_a_program_with_a_size_that_is_squared_is_no_error():
     check(qpde.judge(solution), relative_error(solution, lambda p: p[:, 0] ** 2))
 
 
-@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=SLOWLY)])
 def test_walks_that_did_not_end_speak_against_nothing(monkeypatch, dim):
     """`0.02 Lap u - x . grad u = 0` with u = 1 on the boundary: u = 1, and Q is that."""
     monkeypatch.setattr(pool, "IDLE", 500)
@@ -355,7 +366,7 @@ def test_walks_that_did_not_end_speak_for_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e180])
-@pytest.mark.parametrize("factor", [1.0, 3.0])
+@pytest.mark.parametrize("factor", [pytest.param(1.0, marks=SLOWLY), 3.0])
 def test_units_whose_squares_are_no_numbers(unit, factor):
     """Squares of such values are zero or infinite; the words must be those of other units."""
     problem = Problem(Ball(2), lambda x, u: u.laplacian + 4.0 * unit)
@@ -436,7 +447,13 @@ def capacity():
     return problem, lambda p: data * (1 / np.linalg.norm(p, axis=1) - 1) + 0.1 * p[:, 0]
 
 
-@pytest.mark.parametrize(("radius", "walks"), [(0.9, 100), (0.9, 1_000), (0.5, 100), (0.02, 200)])
+@pytest.mark.parametrize(
+    ("radius", "walks"),
+    [
+        (0.9, 100),
+        *(pytest.param(*case, marks=SLOWLY) for case in ((0.9, 1_000), (0.5, 100), (0.02, 200))),
+    ],
+)
 def test_a_small_hole_with_large_values(radius, walks):
     problem, exact = capacity()
     points = sphere(3, radius)
@@ -469,13 +486,13 @@ def test_no_accuracy_is_reached_by_walks_that_saw_nothing():
 
 @pytest.mark.parametrize("shift", [0.0, 1e-3])
 def test_an_extension_that_falls_within_the_shell(shift):
-    """u = 1 on the boundary, whatever the function is a hundred millionth inside."""
+    """u = 1 on the boundary, whatever the function is a hundred millionth inside; one interval of 99.99 %."""
     problem = Problem(
         Ball(2),
         lambda x, u: u.laplacian,
         lambda x: jnp.exp(-(1.0 - jnp.sum(x * x)) / 1e-9) + shift * x[0],
     )
-    found = walk(problem, np.array([[0.3, 0.1]]), walks=200)
+    found = walk(problem, np.array([[0.3, 0.1]]), walks=200, confidence=0.9999)
     assert found.low[0] <= 1 + 0.3 * shift <= found.high[0]
 
 
@@ -491,7 +508,7 @@ def drifting(drift: Any, points: np.ndarray) -> np.ndarray:
     return np.interp(points, x, scale * once[-1] / scale[-1] - once)
 
 
-@pytest.mark.parametrize("waves", [5.0, 200.0, pytest.param(1_000.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("waves", [5.0, *(pytest.param(k, marks=SLOWLY) for k in (200.0, 1_000.0))])
 def test_a_drift_that_turns_within_a_step(waves):
     """`b = k sin k x` is a potential of 2 cos k x: walks are held in each of its wells, however many."""
     problem = Problem(
@@ -503,6 +520,7 @@ def test_a_drift_that_turns_within_a_step(waves):
     covers(walk(problem, points, walks=10), exact)
 
 
+@SLOWLY
 def test_killing_in_a_strip_that_steps_cross():
     width, rate = 0.01, 1e4
     n = 20_001
@@ -522,7 +540,7 @@ def test_killing_in_a_strip_that_steps_cross():
     covers(walk(problem, points, walks=50), np.interp(points[:, 0], x, u))
 
 
-@pytest.mark.parametrize("distance", [1e-3, 1e-5])
+@pytest.mark.parametrize("distance", [1e-3, pytest.param(1e-5, marks=SLOWLY)])
 def test_time_steps_in_a_corner(distance):
     """`Lap u + u_x - 2 x = 0` with u = x^2 - y^2."""
     problem = Problem(

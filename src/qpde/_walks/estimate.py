@@ -287,7 +287,7 @@ class Tally:
         beyond = np.maximum(high - most, 0.0) + np.maximum(least - low, 0.0)
         level = np.asarray(confidence if looks is None else _spend(confidence, looks))
         cost = 7.0 * np.log(2.0 / (1.0 - level)) / (3.0 * (count - 1))
-        whole = levels_above(self._distance, self._plan.inradius) == 0
+        whole = (levels_above(self._distance, self._plan.inradius) == 0) & (high > low)
         return np.where(whole & np.isfinite(beyond), cost * beyond, 0.0)
 
     def needed(self, accuracy: float, confidence: float) -> np.ndarray:

@@ -74,7 +74,7 @@ class Diffusion(eqx.Module):
         self.inradius = np.asarray(domain.inradius)
         longest, turning = longest_step(domain, generator), turning_step(domain, generator)
         self.too_coarse = turning < longest / _FOLLOWED
-        self.longest = np.asarray(min(longest, max(turning, longest / _FOLLOWED)))
+        self.longest = np.asarray(longest if self.too_coarse else min(longest, turning))
         self.crossing = np.asarray(_CROSSING)
         self.definite, self.factor = generator.definite, None
         if generator.matrix is not None:
