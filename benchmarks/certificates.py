@@ -85,7 +85,7 @@ def lift_cases() -> Iterator[Case]:
         "ball": (qpde.Ball(5), waves),
         "ellipse": (qpde.Ellipsoid([1.0, 0.6]), waves),
         "square": (qpde.Box([-1.0] * 2, [1.0] * 2), saddle),
-        "ring": (qpde.Annulus(2, 0.5, 1.0), saddle),
+        "ring": (qpde.Annulus(2, inner=0.5, outer=1.0), saddle),
     }
     for name, (domain, exact) in domains.items():
         data = qpde.lift(exact, domain)

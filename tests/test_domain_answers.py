@@ -16,8 +16,8 @@ from test_domain import DOMAINS
 
 import qpde
 from qpde import AbstractDomain, Annulus, Ball, Box, Ellipsoid, Interval, Problem, Radial
+from qpde._equation.exit_time import exit_time
 from qpde._precision import x64
-from qpde._trust.sup import _exit_time
 
 
 def test_exact_eigenvalues():
@@ -119,7 +119,7 @@ def test_exit_times_of_boxes_are_those_of_their_thinnest_side():
         (Annulus(2, inner=1.0, outer=2.0), 4 / 4),
     ):
         problem = Problem(domain, lambda x, u: u.laplacian + 1.0)
-        found = _exit_time(problem.operator)
+        found = exit_time(problem.operator)
         assert found.proved
         assert time <= found.value == pytest.approx(time, rel=1e-9)
 

@@ -514,5 +514,5 @@ def test_walks_that_saw_nothing_do_not_reach_an_accuracy():
     assert np.isinf(found.high[0])
     assert np.isinf(found.low[0])
     assert found.reached is False
-    assert "seen nothing" in repr(found)
+    assert "the source may rise to 1e+04" in repr(found)
     assert "NOT reached" in repr(found)

@@ -125,7 +125,7 @@ def _of_jax(name: str) -> Any:
 
 # Function and rule are both JAX's, but they do not belong together: in x, at y = 1, the rule says log 1 = 0.
 exchanged = jax.custom_jvp(_of_jax("logaddexp").fun)
-exchanged.defjvp(jax.scipy.special.xlogy.jvp)
+exchanged.defjvp(jax.scipy.special.xlogy.jvp)  # pyright: ignore[reportArgumentType]
 
 
 ROUGH = {

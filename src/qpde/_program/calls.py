@@ -108,7 +108,8 @@ def _texts(equation: JaxprEqn) -> tuple[str, str] | None:
     """
     inner = called(equation)
     assert inner is not None  # it has a rule, so that it calls a program
-    variables = [Var(atom.aval) for atom in equation.invars]
+    operands: list[Any] = [atom.aval for atom in equation.invars]
+    variables: list[Any] = [Var(operand) for operand in operands]
     alone = Jaxpr(
         (),
         variables,
@@ -118,7 +119,7 @@ def _texts(equation: JaxprEqn) -> tuple[str, str] | None:
         debug_info=inner.jaxpr.debug_info,
     )
     function = jaxpr_as_fun(ClosedJaxpr(alone, ()))
-    points = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in variables]
+    points = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands]
     count = len(points)
     derivative = jax.make_jaxpr(lambda *both: jax.jvp(function, both[:count], both[count:]))(
         *points, *points

@@ -77,8 +77,8 @@ def level(equation: JaxprEqn, span_of: SpanOf) -> int:
 
 def loses_digits(equation: JaxprEqn) -> bool:
     """Whether an operation is asked to compute with fewer digits than its operands have."""
-    wanted = equation.params.get("preferred_element_type")
-    if wanted is not None and any(atom.aval.dtype != wanted for atom in equation.invars):
+    wanted, operands = equation.params.get("preferred_element_type"), equation.invars
+    if wanted is not None and any(getattr(a.aval, "dtype", None) != wanted for a in operands):
         return True
     precision = equation.params.get("precision")
     pair = precision if isinstance(precision, tuple) else (precision,)

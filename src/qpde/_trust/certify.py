@@ -19,11 +19,10 @@ from .._precision import cast, x64
 from .._problem.measure import Uniform
 from .._problem.solution import Solution
 from .certificate import Certificate, Kind, Norm
-from .conditions import said_of
+from .conditions import WITHIN, held_range, said_of
 from .edge import boundary_term
 from .equation_findings import monotone_finding
 from .peak import MARGIN, hidden_peaks, search_peak
-from .range_of_values import WITHIN, held_range
 from .residual import (
     CELLS,
     POWER,

@@ -14,10 +14,9 @@ from .._problem.measure import Uniform
 from .._problem.solution import Solution
 from .._program.interval import Unbounded
 from .certificate import Certificate, Kind, Norm
-from .conditions import said_of
+from .conditions import held_range, said_of
 from .edge import boundary_gap
 from .peak import hidden_peaks, search_peak
-from .range_of_values import held_range
 from .residual import (
     CELLS,
     enclosed_residual,

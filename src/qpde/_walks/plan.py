@@ -65,13 +65,13 @@ class ResidualPayoff(eqx.Module):
 
     @property
     def constant(self) -> bool:
-        """Whether every walk has the same sum: no source, one end, and nothing that kills on the way."""
+        """Whether there is nothing to see: one source and one end everywhere, and nothing that kills."""
         x = np.asarray(self.operator.domain.centre, np.float64)
         if any(set().union(*dependencies(part, x)) for part in (self.source, self.boundary.value)):
             return False
         source, end = (float(_one(part, x)) for part in (self.source, self.boundary.value))
         kills = "c" in self.operator.varies or self.operator.constant(self.operator.killing) != 0
-        return source == 0 and (end == 0 or not kills)
+        return not kills or source == end == 0
 
     def range_of_ends(self) -> tuple[float, float]:
         """The smallest and largest `f` at random points of the boundary; zeros where a walk's end is none."""

@@ -152,7 +152,8 @@ def _families(
 
 def levels_above(distance: np.ndarray, inradius: float) -> np.ndarray:
     """How many times walks from these distances may be split."""
-    most = np.log(_TOP * inradius / np.maximum(distance, 1e-300)) / np.log(_RATIO)
+    top = max(_TOP * inradius, 1e-300)
+    most = np.log(top / np.maximum(distance, 1e-300)) / np.log(_RATIO)
     return np.maximum(np.floor(most + 1e-9), 0.0).astype(np.int64)
 
 
