@@ -19,6 +19,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ROOMS = [
     *(
         "_status",
+        "_text",
         "_precision",
         "_program",
         "activations",

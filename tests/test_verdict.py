@@ -139,7 +139,7 @@ def test_files_keep_the_verdict_and_old_ones_have_none(ball, tmp_path):
     assert back.verdict == ball.verdict
     assert isinstance(back.verdict.word, Word)
     header, groups = read_archive(file, "solution")
-    del header["verdict"]
+    header["verdict"] = None
     write_archive(old, "solution", header, groups)
     assert qpde.load(old).verdict is None
     assert "Solution of survival" in str(qpde.load(old)).splitlines()[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files.archive import write_bytes
+from .._files.whole import write_bytes
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart; exact black, computed blue.
 COMPUTED, EXACT, QUIET = "#0072B2", "#000000", "#9aa5b1"

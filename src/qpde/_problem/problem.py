@@ -21,6 +21,8 @@ from .._field.form import Identity
 from .._field.jet import Equation, Jet, Quadratic, Sum
 from .._field.linearise import Coefficients, asks, linearise
 from .._precision import Numbers, copied, key_from, like, number, x64
+from .._program.identity import pure_identity
+from .._text import for_name
 
 # Points and random directions used by the checks.
 _POINTS, _DIRECTIONS = 64, 64
@@ -96,6 +98,7 @@ class Problem(eqx.Module):
         self.exact = exact
         self.name = name
         self.asks = _check_shapes(self)
+        _check_pure(self, boundary)
         self.orientation = number(_check_values(self))
         self.recipe = None
 
@@ -135,7 +138,10 @@ class Problem(eqx.Module):
 
     def __repr__(self) -> str:
         sign = "as written" if self.orientation > 0 else "with the opposite sign"
-        text = f"{self.name}: {self.domain!r}; the equation asks for {', '.join(self.asks)}; oriented {sign}"
+        asks = ", ".join(self.asks)
+        text = (
+            f"{for_name(self.name)}: {self.domain!r}; the equation asks for {asks}; oriented {sign}"
+        )
         return f"{text}; {self.boundary!r}" if self.smoothed else text
 
 
@@ -201,6 +207,21 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
             "elliptic equations. Ask for u.laplacian, u.second, u.trace, u.generator or u.hessian."
         )
     return tuple(asked)
+
+
+def _check_pure(problem: Problem, boundary: Any) -> None:
+    """Refuse functions that are others each time they are called: no file, no run could name them."""
+    dim = problem.dim
+    point, scalar = (jax.ShapeDtypeStruct(shape, jnp.float64) for shape in ((dim,), ()))
+
+    def equation(x: Array, value: Array, slope: Array, curvature: Array, bend: Array) -> Any:
+        return problem.equation(x, Jet(Quadratic(value, slope, curvature, bend), x))
+
+    pure_identity("The equation", equation, point, scalar, point, scalar, point)
+    if callable(boundary) and not isinstance(boundary, AbstractField):
+        pure_identity("The boundary function", boundary, point)
+    if problem.exact is not None:
+        pure_identity("The exact solution", problem.exact, point)
 
 
 def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:
