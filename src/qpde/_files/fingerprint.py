@@ -108,7 +108,7 @@ def check_programs(
             worst = int(np.argmin(same))
             raise ValueError(
                 f"{where} belongs to another problem: {_PROGRAMS[name]}. The file has the number "
-                f"{there[worst]:.9g} where the problem given has {here[worst]:.9g}."
+                f"{there[worst]:.17g} where the problem given has {here[worst]:.17g}."
             )
 
 

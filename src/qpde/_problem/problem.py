@@ -21,8 +21,8 @@ from .._field.form import Identity
 from .._field.jet import Equation, Jet, Quadratic, Sum
 from .._field.linearise import Coefficients, asks, linearise
 from .._precision import Numbers, copied, key_from, like, number, x64
-from .._program.identity import pure_identity
 from .._text import for_name
+from .function import checked_parameters, recognised, with_parameters
 
 # Points and random directions used by the checks.
 _POINTS, _DIRECTIONS = 64, 64
@@ -50,6 +50,9 @@ class Problem(eqx.Module):
       boundary are rounded off, `problem.miss` says by how much, and every bound takes it into account.
     - `exact`: the exact solution `(d,) -> ()`, where it is known; used to report errors only.
     - `name`: for reports.
+    - `parameters`: numbers or arrays by name, which functions take last: `parameters={"k": 3.0}` with
+      `equation=lambda x, u, k: ...`, and where they need it `boundary=lambda x, k: ...` and
+      `exact=lambda x, k: ...`. A sweep over other values compiles once.
     - `blind_to_kinks`: take a boundary function with kinks inside as it is. `L Q` is then blind to them: the
       loss can be tiny and the solution wrong, and no bound is given.
 
@@ -65,6 +68,7 @@ class Problem(eqx.Module):
     exact: Callable[..., Any] | None
     orientation: Numbers
     recipe: str | None
+    parameters: dict[str, Numbers]
     asks: tuple[str, ...] = eqx.field(static=True)
     blind_to_kinks: bool = eqx.field(static=True)
     name: str = eqx.field(static=True)
@@ -79,6 +83,7 @@ class Problem(eqx.Module):
         exact: Callable[..., Any] | None = None,
         name: str = "problem",
         blind_to_kinks: bool = False,
+        parameters: Any = None,
     ):
         if not isinstance(domain, AbstractDomain):
             raise ValueError(f"domain must be a domain such as qpde.Ball(20), got {domain!r}.")
@@ -86,19 +91,29 @@ class Problem(eqx.Module):
             raise ValueError(f"equation must be a function (x, u), got {equation!r}.")
         if exact is not None and not callable(exact):
             raise ValueError(f"exact must be a function of one point, got {exact!r}.")
+        if not isinstance(name, str):
+            raise ValueError(f"name must be a string, got {type(name).__name__}.")
         for what, function in (("equation", equation), ("boundary", boundary), ("exact", exact)):
             _check_hashable(what, function)
         # Copies: the equation may close over the numbers of the very same domain.
         self.domain = copied(domain)
+        self.parameters = checked_parameters(parameters)
+        taken: set[str] = set()
+        equation = with_parameters(equation, self.parameters, taken, 2)
+        boundary = with_parameters(boundary, self.parameters, taken, 1)
+        exact = with_parameters(exact, self.parameters, taken, 1)
+        _refuse_unused(self.parameters, taken)
         self.equation = equation
         data = copied(as_field(_boundary_data(boundary)))
         _check_boundary_shape(data, domain)
+        data = copied(as_field(recognised("The boundary function", boundary, domain.dim)))
         self.boundary = data if blind_to_kinks else _smooth_inside(data, self.domain)
         self.blind_to_kinks = bool(blind_to_kinks)
         self.exact = exact
         self.name = name
         self.asks = _check_shapes(self)
-        _check_pure(self, boundary)
+        self.equation = recognised("The equation", equation, self.dim, jet=True)
+        self.exact = recognised("The exact solution", exact, self.dim)
         self.orientation = number(_check_values(self))
         self.recipe = None
 
@@ -143,6 +158,15 @@ class Problem(eqx.Module):
             f"{for_name(self.name)}: {self.domain!r}; the equation asks for {asks}; oriented {sign}"
         )
         return f"{text}; {self.boundary!r}" if self.smoothed else text
+
+
+def _refuse_unused(parameters: dict[str, Any], taken: set[str]) -> None:
+    unused = sorted(parameters.keys() - taken)
+    if unused:
+        raise ValueError(
+            f"No function takes the parameter {unused[0]!r}. Parameters come last, by name: "
+            f"equation=lambda x, u, {unused[0]}: ..., boundary=lambda x, {unused[0]}: ..."
+        )
 
 
 def _boundary_data(boundary: Any) -> Any:
@@ -207,21 +231,6 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
             "elliptic equations. Ask for u.laplacian, u.second, u.trace, u.generator or u.hessian."
         )
     return tuple(asked)
-
-
-def _check_pure(problem: Problem, boundary: Any) -> None:
-    """Refuse functions that are others each time they are called: no file, no run could name them."""
-    dim = problem.dim
-    point, scalar = (jax.ShapeDtypeStruct(shape, jnp.float64) for shape in ((dim,), ()))
-
-    def equation(x: Array, value: Array, slope: Array, curvature: Array, bend: Array) -> Any:
-        return problem.equation(x, Jet(Quadratic(value, slope, curvature, bend), x))
-
-    pure_identity("The equation", equation, point, scalar, point, scalar, point)
-    if callable(boundary) and not isinstance(boundary, AbstractField):
-        pure_identity("The boundary function", boundary, point)
-    if problem.exact is not None:
-        pure_identity("The exact solution", problem.exact, point)
 
 
 def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:

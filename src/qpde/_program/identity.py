@@ -36,6 +36,9 @@ class Identity:
     structure: str
     literals: np.ndarray
     constants: np.ndarray
+    opaque: bool = (
+        False  # some of it is Python code, such as a derivative rule, which may close over more
+    )
 
     @property
     def numbers(self) -> np.ndarray:
@@ -82,6 +85,7 @@ class _Reader:
         self.text = hashlib.sha256()
         self.literals: list[np.ndarray] = []
         self.constants: list[np.ndarray] = []
+        self.opaque = False
 
     def note(self, *words: Any) -> None:
         for word in words:
@@ -148,6 +152,7 @@ class _Reader:
         elif isinstance(value, functools.partial):
             self.setting((value.func, value.args, value.keywords))
         elif callable(value):
+            self.opaque = True
             self.note(code_of(value))
         else:
             self.note(_ADDRESS.sub("", repr(value)))
@@ -161,6 +166,7 @@ def _read(program: ClosedJaxpr) -> Identity:
         reader.text.hexdigest(),
         np.concatenate([none, *reader.literals]),
         np.concatenate([none, *reader.constants]),
+        reader.opaque,
     )
 
 

@@ -59,9 +59,9 @@ def admit(
         )
     now = source_files(file)
     changed = None if source is None else _difference(file.parent, source, now)
-    if trust and changed is None:
-        return
     if trust:
+        if changed is None:
+            return
         raise Untrusted(
             f"{where} was made with other code: {file.parent / changed} is not the file of that run. "
             "Put that file back, or in Python pass the problem: qpde.load(path, problem=...)."

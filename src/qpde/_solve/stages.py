@@ -31,6 +31,7 @@ from .._rule.gauss_newton import GaussNewton
 from .._status import Status
 from .._train.background import Background
 from .._train.checkpoint import holding
+from .._train.memory import make_room
 from .._train.plan import Plan, Progress, checked_budget, make_plan
 from .._train.polish import is_quickly_polished, polished
 from .._train.run import Run, improved, train, warn_if_untrained
@@ -105,6 +106,7 @@ def follow_plans(
     chosen = are_chosen(plans)
     allowed = checked_budget(BUDGET if budget is None and chosen else budget)
     watch = None if callback is None else as_called(callback)
+    make_room(plans[0].problem)
     with x64(), holding(checkpoint):
         train_stage = functools.partial(
             train, callback=watch, checkpoint=checkpoint, run_id=run_id, progress=progress
