@@ -280,7 +280,10 @@ def test_format_1_is_read_with_a_note_and_a_strict_schema(run, tmp_path):
     with pytest.warns(UserWarning, match="has the old format 1, whose checksum covers less"):
         assert content_of(old(header, arrays)) == content_of(qpde.load(run[0]))
     wrong = arrays | {"history/loss": arrays["history/loss"].view(np.int64)}
-    with pytest.raises(DamagedFile, match=r"history/loss is int64\[3\]"):
+    with (
+        pytest.warns(UserWarning, match="old format 1"),
+        pytest.raises(DamagedFile, match=r"history/loss is int64\[3\]"),
+    ):
         old(header, wrong)
     with pytest.raises(DamagedFile, match="header lacks 'rule'"):
         old({name: one for name, one in header.items() if name != "rule"}, arrays)

@@ -20,6 +20,7 @@ ROOMS = [
     *(
         "_status",
         "_text",
+        "_arguments",
         "_precision",
         "_program",
         "activations",

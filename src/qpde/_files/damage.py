@@ -34,6 +34,7 @@ SECONDS = Fits(
     "a finite number, not negative", lambda v: _is_number(v) and v >= 0 and math.isfinite(v)
 )
 ANYTHING = Fits("anything", lambda v: True)
+FLOAT = Fits("a number with a fraction", lambda v: isinstance(v, float))
 NUMBER = Fits("a number", lambda v: _is_number(v))
 RUN_ID = Fits(
     "32 hexadecimal digits",

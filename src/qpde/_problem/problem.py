@@ -1,6 +1,7 @@
 """A boundary value problem `L u = 0` in a domain, `u = f` on its boundary, checked when it is built."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -11,6 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._arguments import a_function, an_instance, flag, reals, shown
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
 from .._domain.base import AbstractDomain
@@ -23,6 +25,7 @@ from .._field.linearise import Coefficients, asks, linearise
 from .._precision import Numbers, copied, key_from, like, number, x64
 from .._text import for_name
 from .function import checked_parameters, recognised, with_parameters
+from .slips import check_returned, check_signature, explained
 
 # Points and random directions used by the checks.
 _POINTS, _DIRECTIONS = 64, 64
@@ -85,12 +88,10 @@ class Problem(eqx.Module):
         blind_to_kinks: bool = False,
         parameters: Any = None,
     ):
-        if not isinstance(domain, AbstractDomain):
-            raise ValueError(f"domain must be a domain such as qpde.Ball(20), got {domain!r}.")
-        if not callable(equation):
-            raise ValueError(f"equation must be a function (x, u), got {equation!r}.")
-        if exact is not None and not callable(exact):
-            raise ValueError(f"exact must be a function of one point, got {exact!r}.")
+        an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
+        a_function("equation", equation, "a function (x, u)")
+        if exact is not None:
+            a_function("exact", exact, "a function of one point")
         if not isinstance(name, str):
             raise ValueError(f"name must be a string, got {type(name).__name__}.")
         for what, function in (("equation", equation), ("boundary", boundary), ("exact", exact)):
@@ -103,12 +104,16 @@ class Problem(eqx.Module):
         boundary = with_parameters(boundary, self.parameters, taken, 1)
         exact = with_parameters(exact, self.parameters, taken, 1)
         _refuse_unused(self.parameters, taken)
+        check_signature("The equation", equation, "(x, u)", 2)
+        for what, function in (("The boundary function", boundary), ("The exact solution", exact)):
+            if callable(function) and not isinstance(function, AbstractField):
+                check_signature(what, function, "one point (x)", 1)
         self.equation = equation
         data = copied(as_field(_boundary_data(boundary)))
         _check_boundary_shape(data, domain)
         data = copied(as_field(recognised("The boundary function", boundary, domain.dim)))
         self.boundary = data if blind_to_kinks else _smooth_inside(data, self.domain)
-        self.blind_to_kinks = bool(blind_to_kinks)
+        self.blind_to_kinks = flag("blind_to_kinks", blind_to_kinks)
         self.exact = exact
         self.name = name
         self.asks = _check_shapes(self)
@@ -170,9 +175,11 @@ def _refuse_unused(parameters: dict[str, Any], taken: set[str]) -> None:
 
 
 def _boundary_data(boundary: Any) -> Any:
+    if inspect.isclass(boundary):
+        raise ValueError(f"boundary must be a number or a function, got {shown(boundary)}.")
     if callable(boundary) or isinstance(boundary, AbstractField):
         return boundary
-    value = np.asarray(boundary)
+    value = reals("boundary", boundary, "a number or a function from a point (d,) to a scalar")
     if value.shape != () or not np.issubdtype(value.dtype, np.number):
         raise ValueError(
             "boundary must be a number or a function from a point (d,) to a scalar, got "
@@ -218,7 +225,7 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
         source = Quadratic(zero, jnp.zeros_like(x), zero, jnp.zeros_like(x))
         record, result = asks(problem.equation, x, Jet(source, x))
         asked.extend(record.asked)
-        return jnp.asarray(result)
+        return result
 
     _expect_scalar("The equation", equation, point, "Reduce it, for example with jnp.sum.")
     if problem.exact is not None:
@@ -234,7 +241,11 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
 
 
 def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:
-    result = jax.eval_shape(lambda x: jnp.asarray(function(x)), point)
+    def checked(x: Array) -> Array:
+        return jnp.asarray(check_returned(what, function(x)))
+
+    with explained(what):
+        result = jax.eval_shape(checked, point)
     if result.shape != ():
         raise ValueError(f"{what} must return a scalar of shape (), got {result.shape}. {cure}")
 

@@ -23,6 +23,7 @@ from .._files.archive import (
 )
 from .._files.damage import (
     COUNT,
+    FLOAT,
     NUMBER,
     RUN_ID,
     SECONDS,
@@ -81,11 +82,11 @@ _STAGE = {
     "compile_seconds": SECONDS,
     "kept": bool,
 }
-_REASON = {"name": str, "value": (NUMBER, None), "word": (_WORD, None), "text": str}
+_REASON = {"name": str, "value": (FLOAT, None), "word": (_WORD, None), "text": str}
 _VERDICT = {"word": _WORD, "text": str, "reasons": [_REASON], "advice": str}
 _SCORE = {
-    "loss": NUMBER,
-    **dict.fromkeys(("relative_l2_error", "max_relative_error", "skill"), (NUMBER, None)),
+    "loss": FLOAT,
+    **dict.fromkeys(("relative_l2_error", "max_relative_error", "skill"), (FLOAT, None)),
 }
 _SCHEMA: dict[str, Any] = {
     "run": RUN_ID,
