@@ -22,11 +22,13 @@ import qpde
 
 NONSENSE = [
     None, True, False, 0, 1, -1, 3, 2.5, -2.5, 10**12, 10**400, -(10**400), 2**31, 2**63, float("nan"),
-    float("inf"), 1e-320, 1e308, 1j, "", "x", "2", b"x", [], [1], [1, 2], ["a"], (), {}, {"a": 1}, {1, 2}, object(),
-    np.zeros(2), np.zeros((2, 2)), np.array(["a"]), np.array([1j, 2]), np.array(None), np.zeros(0), np.float32(2),
+    float("inf"), 1e-320, 1e308, 1j, "", "x", "2", b"x", [], [1], [1, 2], ["a"], (), {}, {"a": 1}, {1, 2},
+    object(), np.zeros(2), np.zeros((2, 2)), np.array(["a"]), np.array([1j, 2]), np.array(None), np.zeros(0),
+    np.float32(2),
     int, qpde.Ball, qpde.QLearning, qpde.Ball(2), qpde.QLearning(), qpde.Shallow(4), len, lambda: 1,
-    lambda x: x, lambda x: None, lambda x, u: u, optax.adam, optax.adam(0.1), optax.lbfgs(), range(3), Path("x"),
-    float, Exception, NotImplemented, ..., slice(1), iter([1]), qpde.Keep.LAST, qpde.Status.FINISHED,
+    lambda x: x, lambda x: None, lambda x, u: u, optax.adam, optax.adam(0.1), optax.lbfgs(), range(3),
+    Path("x"), float, Exception, NotImplemented,
+    ..., slice(1), iter([1]), qpde.Keep.LAST, qpde.Status.FINISHED,
 ]  # fmt: skip
 LIMIT = 5
 

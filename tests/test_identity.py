@@ -3,6 +3,7 @@
 import itertools
 import random
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from qpde import Ball, Problem, Shallow
 from qpde._precision import x64
 from qpde._program.identity import identity_of
 
-SMALL = {"network": Shallow(4), "batch": 8, "steps": 0, "progress": False}
+SMALL: dict[str, Any] = {"network": Shallow(4), "batch": 8, "steps": 0, "progress": False}
 
 
 def first(x, u):

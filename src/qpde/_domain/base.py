@@ -226,7 +226,7 @@ def as_dimension(dim: Any) -> int:
 
 
 def as_positive(name: str, value: Any) -> np.ndarray:
-    return real(name, value, above=0)
+    return real(name, value, above=0.0)
 
 
 def as_lengths(name: str, value: Any) -> np.ndarray:

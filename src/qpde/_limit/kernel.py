@@ -100,8 +100,8 @@ class TangentKernel:
     def __init__(
         self, activation: Any = activations.tanh, *, scale: float = 1.0, tolerance: float = 1e-8
     ):
-        real("scale", scale, above=0)
-        real("tolerance", tolerance, above=0)
+        real("scale", scale, above=0.0)
+        real("tolerance", tolerance, above=0.0)
         self.activation: AbstractActivation = activations.as_activation(activation)
         self.scale, self.tolerance = float(scale), float(tolerance)
 

@@ -63,12 +63,12 @@ class Shallow(AbstractNetwork):
         self.width = as_width(width)
         self.activation = activations.as_activation(activation)
         self.beta = real("beta", beta)
-        self.scale = None if scale is None else real("scale", scale, above=0)
+        self.scale = None if scale is None else real("scale", scale, above=0.0)
         self.normalise = flag("normalise", normalise)
         self.polynomial = flag("polynomial", polynomial)
         if not 0.0 <= self.beta <= 1.0:
             raise ValueError(f"beta lies between 0 and 1 (the theory: 1/2 < beta < 1), got {beta}.")
-        self.amplitude = real("amplitude", amplitude, above=0)
+        self.amplitude = real("amplitude", amplitude, above=0.0)
         for name, share in (("aligned", aligned), ("axes", axes)):
             if not 0.0 <= real(name, share) <= 1.0:
                 raise ValueError(f"{name} is a share between 0 and 1, got {share}.")

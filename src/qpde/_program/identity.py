@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from .calls import has_rule
+
 # Settings of operations that name things or guide the compiler, and change no value.
 _NAMES = frozenset(
     ("name", "inline", "keep_unused", "sharding", "ctx_mesh", "compiler_options_kvs")
@@ -122,6 +124,7 @@ class _Reader:
             name(atom)
         for line in program.eqns:
             self.note(line.primitive.name)
+            self.opaque |= has_rule(line) or "callback" in line.primitive.name
             for key, value in sorted(line.params.items()):
                 if key not in _NAMES:
                     self.note(key)
@@ -151,7 +154,7 @@ class _Reader:
             self.note(repr(value))
         elif isinstance(value, functools.partial):
             self.setting((value.func, value.args, value.keywords))
-        elif callable(value):
+        elif callable(value) or callable(getattr(value, "f", None)):
             self.opaque = True
             self.note(code_of(value))
         else:

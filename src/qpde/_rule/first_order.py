@@ -40,7 +40,7 @@ class Flow(eqx.Module):
     alpha: Numbers
 
     def __init__(self, alpha: Any):
-        self.alpha = real("alpha", alpha, above=0)
+        self.alpha = real("alpha", alpha, above=0.0)
 
     def init(self, params: PyTree) -> tuple[()]:
         return ()
@@ -203,7 +203,7 @@ class Penalty(AbstractRule):
     name = "penalty"
 
     def __init__(self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None):
-        self.weight = real("The penalty's weight", weight, above=0)
+        self.weight = real("The penalty's weight", weight, above=0.0)
         self.optimiser, self.rate = _optimiser(optimiser, rate)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:

@@ -70,7 +70,7 @@ class GaussNewton(AbstractRule):
     whole_batch = True
 
     def __init__(self, damping: float = 1e-3, *, doublings: int = 1):
-        self.damping = real("damping", damping, above=0)
+        self.damping = real("damping", damping, above=0.0)
         self.doublings = np.asarray(whole("doublings", doublings, most=20))
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:

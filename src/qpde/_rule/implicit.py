@@ -64,7 +64,7 @@ class ImplicitQLearning(AbstractRule):
     whole_batch = True
 
     def __init__(self, length: float = 1e6):
-        self.length = real("length", length, above=0)
+        self.length = real("length", length, above=0.0)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
         require_double(trial, self.name)

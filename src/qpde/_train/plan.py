@@ -61,7 +61,7 @@ class Plan:
             raise ValueError("batch must be at least one point at every step.")
         if max(ends) >= 2**31:
             raise ValueError(f"batch must be less than 2^31 points, got {max(ends):.4g}.")
-        real("tolerance", self.tolerance, least=0)
+        real("tolerance", self.tolerance, least=0.0)
         if self.precision not in ("float32", "float64"):
             raise ValueError(f'precision is "float32" or "float64", got {shown(self.precision)}.')
         if self.initial is not None and not isinstance(self.initial, Solution):
@@ -129,7 +129,7 @@ def checked_budget(budget: float | None) -> float:
     if isinstance(budget, float) and budget == float("inf"):
         return budget
     try:
-        return float(real("budget", budget, above=0))
+        return float(real("budget", budget, above=0.0))
     except ValueError:
         raise ValueError(
             f"budget must be a positive number of seconds, got {shown(budget)}."
