@@ -79,6 +79,25 @@ def test_an_optimiser_that_searches_is_refused_with_the_cure():
         qpde.QLearning(optimiser=good)
 
 
+def test_arguments_of_other_libraries_get_the_cure():
+    problem = qpde.zoo.survival(2)
+    for call, words in (
+        (
+            lambda: qpde.QLearning(optimizer=optax.adam(0.1)),
+            "no argument 'optimizer'. Write optimiser=",
+        ),
+        (
+            lambda: qpde.solve(problem, optimizer=optax.adam(0.1)),
+            "It belongs to a rule: rule=qpde.QL",
+        ),
+        (lambda: qpde.solve(problem, lr=0.1), "The learning rate belongs to a rule"),
+        (lambda: qpde.solve(problem, epochs=3), "Write steps="),
+        (lambda: qpde.Penalty(wait=3), "It takes weight, rate and optimiser"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            call()
+
+
 def test_the_layer_itself():
     assert real("a", 2, above=0.0) == 2.0
     assert whole("n", np.int64(3)) == 3

@@ -98,3 +98,17 @@ def a_function(name: str, value: Any, expected: str) -> Any:
     if not callable(value) or inspect.isclass(value):
         raise ValueError(f"{name} must be {expected}, got {shown(value)}.")
     return value
+
+
+def no_others(where: str, unknown: dict[str, Any], known: str) -> None:
+    """Refuse arguments that do not exist; some get the cure."""
+    for name in unknown:
+        cure = f"It takes {known}."
+        if name in ("optimizer", "optimiser"):
+            rule = "rule=qpde.QLearning(optimiser=optax.adam(0.01))"
+            cure = "Write optimiser=." if "optimiser" in known else f"It belongs to a rule: {rule}."
+        if name in ("lr", "learning_rate"):
+            cure = "The learning rate belongs to a rule: rule=qpde.QLearning(0.01)."
+        if name in ("epochs", "iterations", "n_iter"):
+            cure = "Write steps=."
+        raise TypeError(f"{where} has no argument {name!r}. {cure}")

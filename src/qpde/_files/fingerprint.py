@@ -22,7 +22,7 @@ from .._field.jet import Jet, Quadratic
 from .._precision import key_from, like, x64
 from .._problem.problem import Problem
 from .._program.identity import Identity, identity_of
-from .damage import SHA256
+from .damage import SHA256, Misfit
 
 _POINTS = 16
 # Entry, its points, what differs in words, which number shows it. The order is that of causes: in another
@@ -56,6 +56,16 @@ FINGERPRINT_ARRAYS = {
     **{entry[0]: ("f", 1) for entry in _ENTRIES},
 }
 PROGRAMS_ARRAYS = dict.fromkeys(_PROGRAMS, ("f", 1))
+
+
+def check_arrays(arrays: dict[str, np.ndarray]) -> None:
+    """Raise `Misfit` unless the arrays of a fingerprint belong to the same points."""
+    dim = arrays["inside"].shape[1]
+    shapes = {"inside": (_POINTS, dim), "edge": (_POINTS, dim)}
+    shapes |= dict.fromkeys(arrays.keys() - shapes.keys(), (_POINTS,))
+    for name, shape in shapes.items():
+        if dim == 0 or arrays[name].shape != shape or arrays[name].dtype != np.float64:
+            raise Misfit(f"the fingerprint of its problem has another shape ({name})")
 
 
 @x64()

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._arguments import an_instance, flag, real, shown
+from .._arguments import an_instance, flag, no_others, real, shown
 from .._network.base import trainable
 from .._network.shallow import ShallowField
 from .._precision import Numbers
@@ -127,8 +127,14 @@ class QLearning(AbstractRule):
     name = "q-learning"
 
     def __init__(
-        self, rate: Any = None, *, optimiser: Any = None, truncation: Truncation | None = None
+        self,
+        rate: Any = None,
+        *,
+        optimiser: Any = None,
+        truncation: Truncation | None = None,
+        **unknown: Any,
     ):
+        no_others("QLearning", unknown, "rate, optimiser and truncation")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
         if truncation is not None:
             an_instance("truncation", truncation, Truncation, "qpde.Truncation(3.0)")
@@ -178,7 +184,8 @@ class DeepGalerkin(AbstractRule):
     exact_boundary = True
     name = "deep-galerkin"
 
-    def __init__(self, rate: Any = None, *, optimiser: Any = None):
+    def __init__(self, rate: Any = None, *, optimiser: Any = None, **unknown: Any):
+        no_others("DeepGalerkin", unknown, "rate and optimiser")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
@@ -202,7 +209,10 @@ class Penalty(AbstractRule):
     exact_boundary = False
     name = "penalty"
 
-    def __init__(self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None):
+    def __init__(
+        self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None, **unknown: Any
+    ):
+        no_others("Penalty", unknown, "weight, rate and optimiser")
         self.weight = real("The penalty's weight", weight, above=0.0)
         self.optimiser, self.rate = _optimiser(optimiser, rate)
 

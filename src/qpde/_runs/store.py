@@ -37,6 +37,7 @@ from .._files.fingerprint import (
     FINGERPRINT_ARRAYS,
     PROGRAMS_ARRAYS,
     PROGRAMS_SCHEMA,
+    check_arrays,
     check_fingerprint,
     check_programs,
     fingerprint,
@@ -246,6 +247,9 @@ def read_solution(path: Path) -> tuple[dict[str, Any], Groups]:
         check_groups(
             groups, _ARRAYS | ({"programs": PROGRAMS_ARRAYS} if "programs" in header else {})
         )
+        check_arrays(groups["problem"])
+        if groups["values"]["inside"].shape != groups["problem"]["equation"].shape:
+            raise Misfit("its values belong to other points")
         history = groups["history"]
         lengths = [len(history[name]) for name in ("loss", "gradient", "truncated")]
         if len(set(lengths)) > 1 or len(history["checked_step"]) != len(history["held_out"]):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .._arguments import a_function, an_instance, flag, shown
+from .._arguments import a_function, an_instance, flag, no_others, shown
 from .._problem.measure import AbstractMeasure
 from .._problem.problem import Problem
 from .._problem.solution import Solution
@@ -32,6 +32,7 @@ def solve(
     precision: str | None = None,
     progress: bool = True,
     throw: bool = True,
+    **unknown: Any,
 ) -> Solution:
     """Solve a problem by training a network.
 
@@ -69,6 +70,7 @@ def solve(
     - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
       status of the returned solution says what happened.
     """
+    no_others("solve", unknown, "network, rule, steps, budget, seed and more: help(qpde.solve)")
     _check_calls(callback, checkpoint, progress, throw)
     options = {"network": network, "measure": measure, "initial": initial, "seed": seed}
     own = {"batch": batch, "tolerance": tolerance, "keep": keep, "precision": precision}

@@ -20,6 +20,7 @@ from .._files.fingerprint import (
     FINGERPRINT_ARRAYS,
     PROGRAMS_ARRAYS,
     PROGRAMS_SCHEMA,
+    check_arrays,
     check_fingerprint,
     check_programs,
     fingerprint,
@@ -167,6 +168,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.
         expected["programs"] = PROGRAMS_ARRAYS
     try:
         check_groups(groups, expected)
+        check_arrays(groups["problem"])
     except Misfit as error:
         raise DamagedFile(path, f": {error}.") from None
     return header, groups

@@ -119,6 +119,7 @@ def resume(
     from .._files.lock import FolderLock
     from .._runs.record import RUN, read_record
     from .._runs.store import admit_spec
+    from .._train.checkpoint import new_run_id
 
     record = read_record(run)
     if steps is not None and steps < 0:
@@ -134,8 +135,12 @@ def resume(
             spec = dataclasses.replace(spec, budget=budget)
         elif result is not None and result["status"] == "budget":
             spec = dataclasses.replace(spec, budget=spec.next_budget(result["seconds"]))
+        plans = _plans(spec)
         record = dataclasses.replace(record, spec=spec)
-        _follow(_plans(spec), record, run, stops=steps, as_json=as_json, quiet=quiet)
+        if record.run_id is None:  # of format 1: it goes on in format 2
+            source = spec.source_of(plans[0].problem)
+            record = dataclasses.replace(record, run_id=new_run_id(), source=source)
+        _follow(plans, record, run, stops=steps, as_json=as_json, quiet=quiet)
 
 
 def _complete(run: Path, result: dict[str, Any], *, trust: bool, as_json: bool) -> None:
