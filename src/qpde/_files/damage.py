@@ -31,7 +31,8 @@ class Fits:
 
 COUNT = Fits("a whole number, not negative", lambda v: _is_int(v) and 0 <= v < 2**63)
 SECONDS = Fits(
-    "a finite number, not negative", lambda v: _is_number(v) and v >= 0 and math.isfinite(v)
+    "a finite number, not negative",
+    lambda v: isinstance(v, float) and v >= 0 and math.isfinite(v),
 )
 ANYTHING = Fits("anything", lambda v: True)
 FLOAT = Fits("a number with a fraction", lambda v: isinstance(v, float))

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .._files.damage import NUMBER, RUN_ID, DamagedFile, Fits, fits
+from .._files.damage import ANYTHING, COUNT, NUMBER, RUN_ID, DamagedFile, one_of
 from .._files.document import read_document, write_document
 from .._files.lock import FolderLock
 from .._files.whole import flush_folder, remove_leftovers, write_text
@@ -17,6 +17,7 @@ from .._plot.figures import FIGURES
 from .._problem.solution import History, Solution
 from .._text import for_csv
 from .._train.checkpoint import checkpoint_file
+from .._trust.certificate import Certificate, Kind, Norm
 from .numbers import numbers_of
 from .record import RUN, Record, check_same_run, digest_of, read_record, write_record
 from .store import SOLUTION, write_solution
@@ -25,18 +26,21 @@ HISTORY, PAGE = "history.csv", "report.html"
 CERTIFICATE, COMPARISON = "certificate.json", "compare.json"
 STAGES = (1, 2)  # the stages of a run that may leave a checkpoint
 _ASIDE = "earlier-"
-_CERTIFICATE = {
-    "norm": Fits("l2 or sup", lambda v: v in ("l2", "sup")),
+_FIELDS = {
     "bound": NUMBER,
     "relative_bound": (NUMBER, None),
-    "kind": str,
+    "norm": one_of(*Norm),
+    "kind": one_of(*Kind),
     "confidence": (NUMBER, None),
+    "residual": (NUMBER, None),
+    "factor": (NUMBER, None),
     "assumptions": [str],
+    "sample_size": (COUNT, None),
+    "monotonicity": ({"constant": NUMBER, "kind": str}, None),
+    "boundary": (NUMBER, None),
+    "stronger": str,
 }
-_KNOWN = Fits(
-    "a certificate",
-    lambda v: isinstance(v, dict) and all(fits(v.get(k), s) for k, s in _CERTIFICATE.items()),
-)
+_KNOWN = {one.name: _FIELDS.get(one.name, ANYTHING) for one in dataclasses.fields(Certificate)}
 _CERTIFICATES = {"l2?": _KNOWN, "sup?": _KNOWN}
 
 

@@ -65,4 +65,5 @@ class Keyboard:
         if not self._armed or self._ending is not None:
             self._restore()
             signal.raise_signal(number)
+            return  # whoever handles it lets the process live
         self._ending, self.seen = number, True
