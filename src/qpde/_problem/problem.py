@@ -179,14 +179,14 @@ def _boundary_data(boundary: Any) -> Any:
         raise ValueError(f"boundary must be a number or a function, got {shown(boundary)}.")
     if callable(boundary) or isinstance(boundary, AbstractField):
         return boundary
+    if isinstance(boundary, float) and not np.isfinite(boundary):
+        raise ValueError(f"boundary must be finite, got {boundary}.")
     value = reals("boundary", boundary, "a number or a function from a point (d,) to a scalar")
     if value.shape != () or not np.issubdtype(value.dtype, np.number):
         raise ValueError(
             "boundary must be a number or a function from a point (d,) to a scalar, got "
             f"{type(boundary).__name__} of shape {value.shape}."
         )
-    if not np.isfinite(value):
-        raise ValueError(f"boundary must be finite, got {boundary}.")
     return boundary
 
 

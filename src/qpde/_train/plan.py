@@ -55,13 +55,15 @@ class Plan:
         if not isinstance(self.keep, Keep):
             raise ValueError(f"keep must be one of {', '.join(map(str, Keep))}, got {self.keep!r}.")
         whole("steps", self.steps)
-        whole("seed", self.seed, most=2**63 - 1)
+        if whole("seed", self.seed, most=2**200) >= 2**63:
+            raise ValueError(f"seed must be less than 2^63, got {self.seed}.")
         ends = [largest_batch(self.batch, t, max(self.steps, 1)) for t in (0, self.steps)]
         if not min(ends) >= 1:
             raise ValueError("batch must be at least one point at every step.")
         if max(ends) >= 2**31:
             raise ValueError(f"batch must be less than 2^31 points, got {max(ends):.4g}.")
-        real("tolerance", self.tolerance, least=0.0)
+        if not real("tolerance", self.tolerance) >= 0:
+            raise ValueError(f"tolerance must not be negative, got {self.tolerance!r}.")
         if self.precision not in ("float32", "float64"):
             raise ValueError(f'precision is "float32" or "float64", got {shown(self.precision)}.')
         if self.initial is not None and not isinstance(self.initial, Solution):
