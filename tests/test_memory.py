@@ -88,7 +88,7 @@ def test_parameters_may_be_arrays_and_belong_to_the_identity_of_a_problem(tmp_pa
             parameters={"v": v},
         )
 
-    solution = qpde.solve(tilted([1.0, 2.0]), **SMALL | {"steps": 0})
+    solution = qpde.solve(tilted([1.0, 2.0]), **dict(SMALL, steps=0))
     qpde.save(solution, tmp_path / "a.safetensors")
     qpde.load(tmp_path / "a.safetensors", problem=tilted([1.0, 2.0]))
     with pytest.raises(ValueError, match="the equation differs"):
