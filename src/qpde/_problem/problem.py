@@ -80,7 +80,7 @@ class Problem(eqx.Module):
     def __init__(
         self,
         domain: AbstractDomain,
-        equation: Equation,
+        equation: Callable[..., Any],
         boundary: Any = 0.0,
         *,
         exact: Callable[..., Any] | None = None,
