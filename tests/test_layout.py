@@ -19,6 +19,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ROOMS = [
     *(
         "_status",
+        "_text",
+        "_arguments",
         "_precision",
         "_program",
         "activations",

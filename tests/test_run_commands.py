@@ -33,7 +33,7 @@ def test_certify_prints_two_lines_and_keeps_its_result(run):
     assert "statistical, 99 % confidence" in lines[0]
     sup = json.loads(command("certify", run, "--norm", "sup", "--json"))
     assert (sup["norm"], sup["kind"]) == ("sup", "heuristic")
-    kept = json.loads((run / "certificate.json").read_text())
+    kept = json.loads((run / "certificate.json").read_text())["certificates"]
     assert set(kept) == {"l2", "sup"}
     solution = qpde.load(run)
     assert kept["l2"]["bound"] == qpde.certify(solution).bound

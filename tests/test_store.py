@@ -217,7 +217,7 @@ def test_files_that_cannot_be_read(file, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(_archive, "FORMAT", 99)
         qpde.save(qpde.load(file), bad)
-    assert "written by a newer qpde (format 99, this one reads up to 1). Upgrade qpde" in message()
+    assert "written by a newer qpde (format 99, this one reads up to 2). Upgrade qpde" in message()
     qpde.solve(zoo.survival(2), steps=0, checkpoint=tmp_path / "run", **SMALL)
     (tmp_path / "run" / "checkpoint.safetensors").rename(bad)
     assert "is a qpde checkpoint, not a solution" in message()

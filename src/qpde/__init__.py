@@ -9,6 +9,8 @@ from ._field.base import AbstractField, as_field
 from ._field.form import AbstractForm, Factor, Identity, Matrix
 from ._field.jet import Jet
 from ._files.cache import cache_compilations
+from ._files.damage import DamagedFile
+from ._files.lock import Locked
 from ._limit.kernel import TangentKernel, finite_kernel
 from ._limit.solve import Limit, LimitSolution, solve_limit
 from ._monotone.laws import suggest_measure
@@ -29,6 +31,7 @@ from ._rule.gauss_newton import GaussNewton
 from ._rule.implicit import ImplicitQLearning
 from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
 from ._runs.store import load, save
+from ._runs.trust import Untrusted
 from ._solve.solve import solve
 from ._solve.verdict import judge
 from ._status import Interrupted, SolveError, Status
@@ -68,6 +71,9 @@ __all__ = [  # noqa: RUF022 - by topic
     "lift",
     "load",
     "save",
+    "DamagedFile",
+    "Untrusted",
+    "Locked",
     "plot",
     "presets",
     "zoo",

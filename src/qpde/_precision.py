@@ -29,6 +29,8 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, PRNGKeyArray
 
+from ._arguments import reals
+
 # Numbers in objects are NumPy float64 arrays; inside compiled code the same fields hold tracers.
 # (A checker sees `Any`: NumPy times JAX is JAX, which it cannot know.)
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def as_called(function: _Function) -> _Function:
 
 def number(value: Any) -> np.ndarray:
     """A number as objects hold it: a NumPy float64 array, which enters programs as an argument."""
-    return np.asarray(value, np.float64)
+    return reals("It", value)
 
 
 def cast(tree: Any, dtype: DTypeLike) -> Any:

@@ -10,7 +10,7 @@ class Status(enum.Enum):
     FINISHED = "All steps were done."
     TOLERANCE = "The loss fell below the tolerance."
     SETTLED = "The loss on held-out points stopped falling."
-    BUDGET = "The time budget was used up."
+    BUDGET = "The budget of seconds or steps was used up."
     STOPPED = "The callback asked to stop."
     NONFINITE = (
         "The loss or its gradient became NaN or infinite. Lower the learning rate, or check the "

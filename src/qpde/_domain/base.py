@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .._arguments import real, reals, shown, whole
 from .._field.base import AbstractField
 from .._precision import Numbers, key_from, x64
 from .eigenvalue import Eigenvalue, ball_eigenvalue, box_eigenvalue, volume_eigenvalue
@@ -214,29 +215,30 @@ class AbstractDomain(eqx.Module):
         return points, jnp.ones((n,), points.dtype)
 
 
+# Beyond, not even a point fits into memory many times over.
+_MOST_DIMENSIONS = 10_000_000
+
+
 def as_dimension(dim: Any) -> int:
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise ValueError(f"A dimension is a whole number from 1 up, got {dim!r}.")
-    return int(dim)
+        raise ValueError(f"A dimension is a whole number from 1 up, got {shown(dim)}.")
+    return whole("A dimension", dim, least=1, most=_MOST_DIMENSIONS)
 
 
 def as_positive(name: str, value: Any) -> np.ndarray:
-    number = np.asarray(value, np.float64)
-    if number.shape != () or not np.isfinite(number) or number <= 0:
-        raise ValueError(f"{name} must be a positive number, got {value!r}.")
-    return number
+    return real(name, value, above=0.0)
 
 
 def as_lengths(name: str, value: Any) -> np.ndarray:
-    lengths = np.asarray(value, np.float64)
-    if lengths.ndim != 1 or lengths.size == 0 or not np.all(np.isfinite(lengths) & (lengths > 0)):
+    lengths = reals(name, value, "a list of positive numbers, one a dimension")
+    if lengths.ndim != 1 or lengths.size == 0 or not np.all(lengths > 0):
         raise ValueError(f"{name} must be a list of positive numbers, one a dimension.")
     return lengths
 
 
 def as_point(name: str, value: Any, dim: int) -> np.ndarray:
-    point = np.asarray(value, np.float64)
-    if point.shape not in ((), (1,), (dim,)) or not np.all(np.isfinite(point)):
+    point = reals(name, value, f"a finite number or a list of {dim} of them")
+    if point.shape not in ((), (1,), (dim,)):
         raise ValueError(
             f"{name} must be a finite number or a list of {dim} of them, got shape {point.shape}."
         )

@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._arguments import reals
 from .._field.base import AbstractField
 from .._precision import Numbers
 from .base import FEW_POINTS, FORMULA, AbstractDomain, Fact, Round, as_dimension, as_point, short
@@ -35,7 +36,7 @@ class Box(AbstractDomain):
     upper: Numbers
 
     def __init__(self, lower: Any, upper: Any, *, dim: int | None = None):
-        low, high = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+        low, high = reals("lower", lower), reals("upper", upper)
         size = max(low.size, high.size) if dim is None else as_dimension(dim)
         self.lower, self.upper = as_point("lower", low, size), as_point("upper", high, size)
         if not np.all(self.lower < self.upper):

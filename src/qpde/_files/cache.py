@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from jaxlib.version import __version__ as JAXLIB_VERSION  # noqa: N812
 
+from .._arguments import MOST, shown, whole
 from .private import cache_folder, private_folder, secret_key, state_folder
 from .programs import ProgramStore
 
@@ -41,7 +42,9 @@ def cache_compilations(folder: str | os.PathLike[str] | None = None, *, limit: i
     and `RuntimeError` if this version of JAX takes no cache that checks its entries; then nothing changes.
     JAX's own setting `jax_compilation_cache_dir`, which reads entries without a check, is switched off.
     """
-    if limit <= 0:
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        raise ValueError(f"folder must be a path, got {shown(folder)}.")
+    if whole("`limit`", limit, least=-MOST, most=2**63) <= 0:
         raise ValueError(f"`limit` is a positive number of bytes, got {limit}.")
     path = private_folder(cache_folder() if folder is None else Path(folder).expanduser())
     secret = secret_key(state_folder())

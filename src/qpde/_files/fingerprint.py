@@ -1,14 +1,19 @@
-"""What a problem looks like in numbers, so that a file can tell whether it belongs to it.
+"""Which problem a file belongs to: by the programs of its functions, and by their values at points.
 
-Equations are functions and cannot be compared; their values can. The fingerprint holds 16 points inside
-and 16 on the boundary, with the values there of `eta`, of the boundary data and of the equation at
-given jets.
+The programs decide: equation, boundary data and `eta`, with every number in them, so that a term which is
+silent at all sampled points still counts. Another version of JAX or qpde may write the same function as
+another program; there the values alone are compared, and a note says so. The fingerprint holds 16 points
+inside and 16 on the boundary, with the values there of `eta`, of the boundary data and of the equation at
+given jets; where it differs, it says where and by how much.
 """
 
+import importlib.metadata
+import warnings
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
@@ -16,6 +21,8 @@ from jaxtyping import Array
 from .._field.jet import Jet, Quadratic
 from .._precision import key_from, like, x64
 from .._problem.problem import Problem
+from .._program.identity import Identity, identity_of
+from .damage import SHA256, Misfit
 
 _POINTS = 16
 # Entry, its points, what differs in words, which number shows it. The order is that of causes: in another
@@ -32,6 +39,106 @@ _ENTRIES = (
     ),
     ("equation", "inside", "the equation differs", "L u for a given jet of u"),
 )
+
+# The programs of a problem, in the order of causes, and what differs in words.
+_PROGRAMS = {
+    "eta": "the domain differs",
+    "boundary": "the boundary function differs",
+    "equation": "the equation differs",
+}
+# What the header of a file says of them; the numbers in them are a group of arrays.
+PROGRAMS_SCHEMA = {
+    "versions": {"qpde": str, "jax": str},
+    "structures": dict.fromkeys(_PROGRAMS, SHA256),
+}
+FINGERPRINT_ARRAYS = {
+    **dict.fromkeys(("inside", "edge"), ("f", 2)),
+    **{entry[0]: ("f", 1) for entry in _ENTRIES},
+}
+PROGRAMS_ARRAYS = dict.fromkeys(_PROGRAMS, ("f", 1))
+
+
+def check_arrays(arrays: dict[str, np.ndarray]) -> None:
+    """Raise `Misfit` unless the arrays of a fingerprint belong to the same points."""
+    dim = arrays["inside"].shape[1]
+    shapes = {"inside": (_POINTS, dim), "edge": (_POINTS, dim)}
+    shapes |= dict.fromkeys(arrays.keys() - shapes.keys(), (_POINTS,))
+    for name, shape in shapes.items():
+        if dim == 0 or arrays[name].shape != shape or arrays[name].dtype != np.float64:
+            raise Misfit(f"the fingerprint of its problem has another shape ({name})")
+
+
+@x64()
+def programs(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The programs of a problem for a file: plain values for its header, and the numbers in them."""
+    found = _programs(problem)
+    words = {
+        "versions": _versions(),
+        "structures": {name: one.structure for name, one in found.items()},
+    }
+    return words, {name: one.numbers for name, one in found.items()}
+
+
+@x64()
+def check_programs(
+    problem: Problem,
+    words: dict[str, Any],
+    numbers: dict[str, np.ndarray],
+    where: Any,
+    *,
+    exact: bool = False,
+) -> None:
+    """Raise `ValueError` where a file belongs to a problem with other programs.
+
+    Numbers may differ by rounding, as they do between machines, unless `exact` asks for the same bits.
+    """
+    if words["versions"] != _versions():
+        there, here = (
+            ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+            for versions in (words["versions"], _versions())
+        )
+        warnings.warn(
+            f"{where} was made with {there}; here is {here}. Programs cannot be compared between "
+            "versions: the problem was compared at sample points only.",
+            stacklevel=3,
+        )
+        return
+    for name, one in _programs(problem).items():
+        there, here = numbers[name], one.numbers
+        if words["structures"][name] != one.structure or there.shape != here.shape:
+            raise ValueError(
+                f"{where} belongs to another problem: {_PROGRAMS[name]}. It computes something else, "
+                "even if not at the points that were compared."
+            )
+        same = (there == here) | (np.isnan(there) & np.isnan(here))
+        if not exact:
+            with np.errstate(invalid="ignore"):
+                same |= np.abs(there - here) <= 1e-9 * np.abs(there)
+        if not np.all(same):
+            worst = int(np.argmin(same))
+            raise ValueError(
+                f"{where} belongs to another problem: {_PROGRAMS[name]}. The file has the number "
+                f"{there[worst]:.17g} where the problem given has {here[worst]:.17g}."
+            )
+
+
+def _programs(problem: Problem) -> dict[str, Identity]:
+    dim = problem.dim
+    point, scalar = (jax.ShapeDtypeStruct(shape, jnp.float64) for shape in ((dim,), ()))
+
+    def equation(x: Array, value: Array, slope: Array, curvature: Array, bend: Array) -> Array:
+        jet = Jet(Quadratic(value, slope, curvature, bend), x)
+        return like(x, problem.equation(x, jet))
+
+    return {
+        "eta": identity_of(problem.domain.eta.value, point),
+        "boundary": identity_of(problem.boundary.value, point),
+        "equation": identity_of(equation, point, scalar, point, scalar, point),
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("qpde", "jax")}
 
 
 @x64()

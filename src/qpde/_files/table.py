@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .archive import write_bytes, write_text
+from .whole import write_bytes, write_text
 
 
 def read_points(path: Path) -> np.ndarray:

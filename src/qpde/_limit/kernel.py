@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .. import activations
+from .._arguments import real
 from .._domain.base import AbstractDomain
 from .._network.shallow import ShallowField
 from .._precision import cast, x64
@@ -99,8 +100,8 @@ class TangentKernel:
     def __init__(
         self, activation: Any = activations.tanh, *, scale: float = 1.0, tolerance: float = 1e-8
     ):
-        if not (np.isfinite(scale) and scale > 0):
-            raise ValueError(f"scale must be a positive number, got {scale!r}.")
+        real("scale", scale, above=0.0)
+        real("tolerance", tolerance, above=0.0)
         self.activation: AbstractActivation = activations.as_activation(activation)
         self.scale, self.tolerance = float(scale), float(tolerance)
 

@@ -5,6 +5,7 @@ domain's enclosing box first, `y = (x - centre) / half`, so that a shifted or st
 the unit one (`normalise=False` leaves them as they are).
 """
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +17,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._arguments import shown, whole
 from .._domain.base import AbstractDomain
 from .._field.base import AbstractField, Autodiff
 from .._precision import Numbers, number
@@ -104,10 +106,10 @@ def as_network_field(
     if isinstance(network, AbstractNetwork):
         return network.build(domain, key=key)
     if not isinstance(network, AbstractField):
-        if not callable(network):
+        if not callable(network) or inspect.isclass(network):
             raise ValueError(
                 "network must be qpde.Shallow, qpde.MLP or an eqx.Module from a point (d,) to a "
-                f"scalar, got {type(network).__name__}."
+                f"scalar, got {shown(network)}."
             )
         network = Autodiff(network)
     point = jax.ShapeDtypeStruct((domain.dim,), dtype)
@@ -129,5 +131,5 @@ def generator(key: PRNGKeyArray) -> np.random.Generator:
 
 def as_width(width: Any) -> int:
     if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
-        raise ValueError(f"A layer's width is a whole number from 1 up, got {width!r}.")
-    return int(width)
+        raise ValueError(f"A layer's width is a whole number from 1 up, got {shown(width)}.")
+    return whole("A layer's width", width, least=1)

@@ -1,7 +1,7 @@
 """`MLP`: several hidden layers; second derivatives are carried from layer to layer."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations
+from .._arguments import flag, shown
 from .._domain.base import AbstractDomain
 from .._field.base import AbstractField
 from .._field.form import AbstractForm
@@ -31,11 +32,13 @@ class MLP(AbstractNetwork):
     def __init__(
         self, widths: Any = (64, 64), *, activation: Any = activations.tanh, normalise: bool = True
     ):
+        if isinstance(widths, str | bytes) or not isinstance(widths, Iterable):
+            raise ValueError(f"widths is a list such as [64, 64], got {shown(widths)}.")
         self.widths = tuple(as_width(width) for width in widths)
         if not self.widths:
             raise ValueError("An MLP needs at least one hidden layer, for example MLP([64, 64]).")
         self.activation = activations.as_activation(activation)
-        self.normalise = normalise
+        self.normalise = flag("normalise", normalise)
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "DeepField":
         sizes = (domain.dim, *self.widths, 1)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations
+from .._arguments import flag, real
 from .._domain.base import AbstractDomain
 from .._field.base import SourcedField
 from .._field.form import AbstractForm
@@ -61,21 +62,18 @@ class Shallow(AbstractNetwork):
     ):
         self.width = as_width(width)
         self.activation = activations.as_activation(activation)
-        self.beta = np.asarray(beta, np.float64)
-        self.scale = None if scale is None else np.asarray(scale, np.float64)
-        self.normalise, self.polynomial = normalise, polynomial
-        if not 0.0 <= beta <= 1.0:
+        self.beta = real("beta", beta)
+        self.scale = None if scale is None else real("scale", scale, above=0.0)
+        self.normalise = flag("normalise", normalise)
+        self.polynomial = flag("polynomial", polynomial)
+        if not 0.0 <= self.beta <= 1.0:
             raise ValueError(f"beta lies between 0 and 1 (the theory: 1/2 < beta < 1), got {beta}.")
-        if scale is not None and not (np.isfinite(scale) and scale > 0):
-            raise ValueError(f"scale must be a positive number, got {scale}.")
-        if not (np.isfinite(amplitude) and amplitude > 0):
-            raise ValueError(f"amplitude must be a positive number, got {amplitude}.")
+        self.amplitude = real("amplitude", amplitude, above=0.0)
         for name, share in (("aligned", aligned), ("axes", axes)):
-            if not 0.0 <= share <= 1.0:
+            if not 0.0 <= real(name, share) <= 1.0:
                 raise ValueError(f"{name} is a share between 0 and 1, got {share}.")
         if aligned + axes > 1.0:
             raise ValueError(f"aligned and axes are shares of one whole, got {aligned} and {axes}.")
-        self.amplitude = np.asarray(amplitude, np.float64)
         self.aligned, self.axes = float(aligned), float(axes)
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "ShallowField":

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._problem.solution import Solution, Stage
+from .._text import for_figure
 from .style import COMPUTED, CYCLE, QUIET, finish, new_axes
 from .words import boundary_note, title
 
@@ -65,7 +66,7 @@ def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = Fa
 
     >>> ax = compare([solve(problem), solve(problem, rule=DeepGalerkin())], seconds=True)
     """
-    problems = sorted({f"{s.problem.name}, d = {s.problem.dim}" for s in solutions})
+    problems = sorted({f"{for_figure(s.problem.name)}, d = {s.problem.dim}" for s in solutions})
     if len(problems) != 1:
         got = "; ".join(problems) or "no solution"
         raise ValueError(f"Losses are compared between solutions of one problem, got {got}.")

@@ -67,10 +67,7 @@ def save(axes: Any, path: str | Path, *, dpi: int = 300) -> Any:
     The same figure gives the same bytes. A PDF holds TrueType fonts, as journals ask.
     """
     figure = figure_of(axes)
-    try:
-        write_figure(figure, path, dpi=dpi)
-    except OSError as error:
-        raise OSError(f"Cannot write {path}: {error.strerror}.") from None
+    write_figure(figure, path, dpi=dpi)
     return figure
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files.archive import write_bytes
+from .._files.whole import write_bytes
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart; exact black, computed blue.
 COMPUTED, EXACT, QUIET = "#0072B2", "#000000", "#9aa5b1"
@@ -71,8 +71,14 @@ def write_figure(figure: Any, target: Any, *, dpi: int = 300, **options: Any) ->
     logging.getLogger("fontTools").setLevel(logging.ERROR)
     form = options.get("format") or Path(target).suffix[1:].lower()
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    options = options | {"format": form, "metadata": undated.get(form)}
     with mpl.rc_context({"pdf.fonttype": 42, "svg.hashsalt": "qpde"}):
-        figure.savefig(target, dpi=dpi, metadata=undated.get(form), **options)
+        if isinstance(target, io.BytesIO):
+            figure.savefig(target, dpi=dpi, **options)
+            return
+        buffer = io.BytesIO()
+        figure.savefig(buffer, dpi=dpi, **options)
+    write_bytes(Path(target), buffer.getvalue())  # whole or not at all, also where it is killed
 
 
 def write_forms(axes: Any, stem: Path) -> None:

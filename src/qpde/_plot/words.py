@@ -4,6 +4,7 @@ from typing import Any
 
 from .._domain.base import short
 from .._problem.solution import Solution
+from .._text import for_figure
 from .sections import point_of
 
 
@@ -12,7 +13,7 @@ def title(solution: Solution, section: str = "", through: Any = None) -> str:
     problem = solution.problem
     where = "the centre" if through is None else short(point_of(problem.domain, through))
     place = f", {section} through {where}" if section else ""
-    return f"{problem.name}, d = {problem.dim}, {solution.rule}{place}"
+    return f"{for_figure(problem.name)}, d = {problem.dim}, {solution.rule}{place}"
 
 
 def boundary_note(solution: Solution) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._arguments import a_function, an_instance, real, shown
 from .._domain.base import AbstractDomain
 from .._domain.round import unit_ball
 from .._precision import Numbers, key_from, like, number, x64
@@ -40,6 +41,9 @@ class Uniform(AbstractMeasure):
 
     domain: AbstractDomain
 
+    def __check_init__(self) -> None:
+        _check_domain(self.domain)
+
     def sample(
         self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
@@ -63,7 +67,7 @@ class Radial(AbstractMeasure):
         if shape is None or not shape.is_ball:
             raise ValueError(f"A radial law lives on a qpde.Ball, got {ball!r}.")
         low, high = (1, 1) if ball.dim == 1 else (2, 2 * ball.dim - 2)
-        if not low <= k <= high:
+        if not low <= real("k", k) <= high:
             raise ValueError(
                 f"A radial law U^(1/k) in dimension {ball.dim} needs {low} <= k <= {high}, got "
                 f"{k}: outside, the Laplacian is not known to be monotone under it, and for "
@@ -98,7 +102,8 @@ class Weighted(AbstractMeasure):
 
     @x64()
     def __init__(self, domain: AbstractDomain, density: Callable[..., Any]):
-        self.domain, self.density = domain, density
+        self.domain = _check_domain(domain)
+        self.density = a_function("density", density, "a function from a point (d,) to a number")
         parts = [_densities(density, domain, key_from(0, i)) for i in range(16)]
         values = np.concatenate([np.asarray(part) for part in parts])
         if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
@@ -112,12 +117,16 @@ class Weighted(AbstractMeasure):
         return points, jax.vmap(lambda x: like(x, self.density(x)))(points) / self.mean
 
 
+def _check_domain(domain: Any) -> AbstractDomain:
+    return an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
+
+
 def law_on(domain: AbstractDomain, measure: AbstractMeasure | None) -> AbstractMeasure:
     """The law of points on a domain: uniform where none is given, refused where it lives elsewhere."""
     if measure is None:
         return Uniform(domain)
     if not isinstance(measure, AbstractMeasure):
-        raise ValueError(f"measure must be one such as qpde.Uniform(domain), got {measure!r}.")
+        raise ValueError(f"measure must be one such as qpde.Uniform(domain), got {shown(measure)}.")
     if not eqx.tree_equal(measure.domain, domain):
         raise ValueError(f"The measure lives on {measure.domain!r}, the problem on {domain!r}.")
     return measure

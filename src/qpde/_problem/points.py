@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import shown
+
 
 def check_shape(shape: tuple[int, ...], dim: int) -> None:
     """Refuse points that are neither `(d,)` nor `(n, d)`."""
@@ -17,7 +19,15 @@ def check_shape(shape: tuple[int, ...], dim: int) -> None:
 
 def as_rows(points: Any, dim: int) -> np.ndarray:
     """Points as finite float64 rows `(n, d)`; one point `(d,)` is one row."""
-    array = np.asarray(points, np.float64)
+    try:
+        plain = np.asarray(points)
+        if plain.dtype.kind in "cSUmMV" or points is None:
+            raise TypeError
+        array = np.asarray(plain, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"Points are real numbers of shape ({dim},) or (n, {dim}), got {shown(points)}."
+        ) from None
     check_shape(array.shape, dim)
     rows = np.atleast_2d(array)
     bad = (~np.isfinite(rows)).any(axis=1).sum()

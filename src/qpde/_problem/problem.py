@@ -1,6 +1,7 @@
 """A boundary value problem `L u = 0` in a domain, `u = f` on its boundary, checked when it is built."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -11,6 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._arguments import a_function, an_instance, flag, reals, shown
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
 from .._domain.base import AbstractDomain
@@ -21,6 +23,9 @@ from .._field.form import Identity
 from .._field.jet import Equation, Jet, Quadratic, Sum
 from .._field.linearise import Coefficients, asks, linearise
 from .._precision import Numbers, copied, key_from, like, number, x64
+from .._text import for_name
+from .function import checked_parameters, recognised, with_parameters
+from .slips import check_returned, check_signature, explained
 
 # Points and random directions used by the checks.
 _POINTS, _DIRECTIONS = 64, 64
@@ -50,6 +55,9 @@ class Problem(eqx.Module):
       boundary are rounded off, `problem.miss` says by how much, and every bound takes it into account.
     - `exact`: the exact solution `(d,) -> ()`, where it is known; used to report errors only.
     - `name`: for reports.
+    - `parameters`: numbers or arrays by name, which functions take last: `parameters={"k": 3.0}` with
+      `equation=lambda x, u, k: ...`, and where they need it `boundary=lambda x, k: ...` and
+      `exact=lambda x, k: ...`. A sweep over other values compiles once.
     - `blind_to_kinks`: take a boundary function with kinks inside as it is. `L Q` is then blind to them: the
       loss can be tiny and the solution wrong, and no bound is given.
 
@@ -65,6 +73,7 @@ class Problem(eqx.Module):
     exact: Callable[..., Any] | None
     orientation: Numbers
     recipe: str | None
+    parameters: dict[str, Numbers]
     asks: tuple[str, ...] = eqx.field(static=True)
     blind_to_kinks: bool = eqx.field(static=True)
     name: str = eqx.field(static=True)
@@ -73,31 +82,45 @@ class Problem(eqx.Module):
     def __init__(
         self,
         domain: AbstractDomain,
-        equation: Equation,
+        equation: Callable[..., Any],
         boundary: Any = 0.0,
         *,
         exact: Callable[..., Any] | None = None,
         name: str = "problem",
         blind_to_kinks: bool = False,
+        parameters: Any = None,
     ):
-        if not isinstance(domain, AbstractDomain):
-            raise ValueError(f"domain must be a domain such as qpde.Ball(20), got {domain!r}.")
-        if not callable(equation):
-            raise ValueError(f"equation must be a function (x, u), got {equation!r}.")
-        if exact is not None and not callable(exact):
-            raise ValueError(f"exact must be a function of one point, got {exact!r}.")
+        an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
+        a_function("equation", equation, "a function (x, u)")
+        if exact is not None:
+            a_function("exact", exact, "a function of one point")
+        if not isinstance(name, str):
+            raise ValueError(f"name must be a string, got {type(name).__name__}.")
         for what, function in (("equation", equation), ("boundary", boundary), ("exact", exact)):
             _check_hashable(what, function)
         # Copies: the equation may close over the numbers of the very same domain.
         self.domain = copied(domain)
+        self.parameters = checked_parameters(parameters)
+        taken: set[str] = set()
+        equation = with_parameters(equation, self.parameters, taken, 2)
+        boundary = with_parameters(boundary, self.parameters, taken, 1)
+        exact = with_parameters(exact, self.parameters, taken, 1)
+        _refuse_unused(self.parameters, taken)
+        check_signature("The equation", equation, "(x, u)", 2)
+        for what, function in (("The boundary function", boundary), ("The exact solution", exact)):
+            if callable(function) and not isinstance(function, AbstractField):
+                check_signature(what, function, "one point (x)", 1)
         self.equation = equation
         data = copied(as_field(_boundary_data(boundary)))
         _check_boundary_shape(data, domain)
+        data = copied(as_field(recognised("The boundary function", boundary, domain.dim)))
         self.boundary = data if blind_to_kinks else _smooth_inside(data, self.domain)
-        self.blind_to_kinks = bool(blind_to_kinks)
+        self.blind_to_kinks = flag("blind_to_kinks", blind_to_kinks)
         self.exact = exact
         self.name = name
         self.asks = _check_shapes(self)
+        self.equation = recognised("The equation", equation, self.dim, jet=True)
+        self.exact = recognised("The exact solution", exact, self.dim)
         self.orientation = number(_check_values(self))
         self.recipe = None
 
@@ -137,21 +160,35 @@ class Problem(eqx.Module):
 
     def __repr__(self) -> str:
         sign = "as written" if self.orientation > 0 else "with the opposite sign"
-        text = f"{self.name}: {self.domain!r}; the equation asks for {', '.join(self.asks)}; oriented {sign}"
+        asks = ", ".join(self.asks)
+        text = (
+            f"{for_name(self.name)}: {self.domain!r}; the equation asks for {asks}; oriented {sign}"
+        )
         return f"{text}; {self.boundary!r}" if self.smoothed else text
 
 
+def _refuse_unused(parameters: dict[str, Any], taken: set[str]) -> None:
+    unused = sorted(parameters.keys() - taken)
+    if unused:
+        raise ValueError(
+            f"No function takes the parameter {unused[0]!r}. Parameters come last, by name: "
+            f"equation=lambda x, u, {unused[0]}: ..., boundary=lambda x, {unused[0]}: ..."
+        )
+
+
 def _boundary_data(boundary: Any) -> Any:
+    if inspect.isclass(boundary):
+        raise ValueError(f"boundary must be a number or a function, got {shown(boundary)}.")
     if callable(boundary) or isinstance(boundary, AbstractField):
         return boundary
-    value = np.asarray(boundary)
+    if isinstance(boundary, float) and not np.isfinite(boundary):
+        raise ValueError(f"boundary must be finite, got {boundary}.")
+    value = reals("boundary", boundary, "a number or a function from a point (d,) to a scalar")
     if value.shape != () or not np.issubdtype(value.dtype, np.number):
         raise ValueError(
             "boundary must be a number or a function from a point (d,) to a scalar, got "
             f"{type(boundary).__name__} of shape {value.shape}."
         )
-    if not np.isfinite(value):
-        raise ValueError(f"boundary must be finite, got {boundary}.")
     return boundary
 
 
@@ -190,7 +227,7 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
         source = Quadratic(zero, jnp.zeros_like(x), zero, jnp.zeros_like(x))
         record, result = asks(problem.equation, x, Jet(source, x))
         asked.extend(record.asked)
-        return jnp.asarray(result)
+        return result
 
     _expect_scalar("The equation", equation, point, "Reduce it, for example with jnp.sum.")
     if problem.exact is not None:
@@ -206,7 +243,11 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
 
 
 def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:
-    result = jax.eval_shape(lambda x: jnp.asarray(function(x)), point)
+    def checked(x: Array) -> Array:
+        return jnp.asarray(check_returned(what, function(x)))
+
+    with explained(what):
+        result = jax.eval_shape(checked, point)
     if result.shape != ():
         raise ValueError(f"{what} must return a scalar of shape (), got {result.shape}. {cure}")
 

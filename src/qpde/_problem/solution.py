@@ -161,7 +161,7 @@ class Solution:
         if isinstance(points, jax.core.Tracer):
             return self._map_traced(quantity, points)
         with x64():
-            values = self._map_numpy(quantity, np.asarray(points))
+            values = self._map_numpy(quantity, points)
             return jnp.asarray(values) if isinstance(points, jax.Array) else values
 
     def _map_traced(self, quantity: "_Quantity", points: Any) -> Any:
@@ -176,7 +176,7 @@ class Solution:
         one = functools.partial(quantity, cast(copied(self.trial), self.precision))
         return one(points) if points.ndim == 1 else jax.vmap(one)(points)
 
-    def _map_numpy(self, quantity: "_Quantity", points: np.ndarray) -> Any:
+    def _map_numpy(self, quantity: "_Quantity", points: Any) -> Any:
         rows, domain = as_rows(points, self.problem.dim), self.problem.domain
         distance = self._by_chunks(_distance, domain, rows)
         # Points on the boundary may lie outside by rounding.
@@ -188,7 +188,7 @@ class Solution:
                 stacklevel=4,
             )
         values = self._by_chunks(quantity, self.trial, rows)
-        return values if points.ndim == 2 else values[0]
+        return values if np.ndim(points) == 2 else values[0]
 
     def _by_chunks(self, quantity: "_Quantity", owner: Any, rows: np.ndarray) -> np.ndarray:
         narrow = cast(owner, self.precision)

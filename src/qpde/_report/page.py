@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .._text import Verbatim, for_html
+
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
@@ -69,8 +71,8 @@ def render(
     template = Path(__file__).with_name("page.html").read_text()
     anchors = [_anchor(section.title) for section in sections]
     return string.Template(template).substitute(
-        title=html.escape(title),
-        kicker=html.escape(kicker),
+        title=for_html(title),
+        kicker=for_html(kicker),
         lead="\n".join(f"<p>{inline(text)}</p>" for text in lead),
         contents="\n".join(
             f'<li><a href="#{anchor}">{inline(section.title)}</a></li>'
@@ -87,7 +89,9 @@ def render(
 
 
 def inline(text: str) -> str:
-    """Text as HTML: escaped, then code, bold and links."""
+    """Text as HTML: escaped, then code, bold and links; a `Verbatim` text is escaped only."""
+    if isinstance(text, Verbatim):
+        return for_html(text)
     text = html.escape(text, quote=False)
     parts = re.split(r"(`[^`]+`)", text)
     for i, part in enumerate(parts):
@@ -100,6 +104,8 @@ def inline(text: str) -> str:
 
 
 def _link(match: re.Match[str]) -> str:
+    if re.match(r"\s*[a-zA-Z][a-zA-Z0-9+.-]*:", match[2]) and not match[2].startswith("https://"):
+        return match[0]  # javascript: and the like are no links
     return f'<a href="{match[2].replace(chr(34), "%22")}">{match[1]}</a>'
 
 

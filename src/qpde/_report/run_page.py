@@ -1,19 +1,21 @@
 """The page of a run folder: its result, figures and settings."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-from .._files.archive import write_text
+from .._files.whole import write_text
 from .._plot.figures import FIGURES, suited
 from .._plot.style import close, figure_of, svg
 from .._problem.solution import Solution
 from .._problem.verdict import Word
 from .._runs.numbers import numbers_of
-from .._runs.run_folder import CERTIFICATE, HISTORY, RUN, read_certificates, read_record
+from .._runs.record import RUN, Record, read_record
+from .._runs.run_folder import CERTIFICATE, HISTORY, PAGE, read_certificates
 from .._runs.store import SOLUTION, load
+from .._text import Verbatim, for_name
 from .page import Figure, Judgement, Panel, Section, Table, render
 
-PAGE = "report.html"
 _NUMBERS = {
     "loss": "loss, mean of (L Q)^2 on 100,000 fresh points",
     "best_batch_loss": "smallest minibatch loss",
@@ -26,19 +28,20 @@ _NUMBERS = {
 }
 
 
-def write_page(folder: Path) -> Path:
+def write_page(folder: Path, *, trust: bool = False) -> Path:
     """Write `report.html` into a run folder, from the files that the folder holds, and return its path."""
     record, path = read_record(folder), folder / PAGE
-    write_text(path, run_page(load(folder), record, folder))
+    write_text(path, run_page(load(folder, trust=trust), record, folder))
     return path
 
 
-def run_page(solution: Solution, record: dict[str, Any], folder: Path) -> str:
+def run_page(solution: Solution, record: Record, folder: Path) -> str:
     """The page of a solution; `record` is the content of `run.json`."""
     problem, numbers = solution.problem, numbers_of(solution)
     results = [[words, numbers[name]] for name, words in _NUMBERS.items()]
-    asked = [[name, _words(value)] for name, value in record["spec"].items()]
-    used = [[name, version] for name, version in record["versions"].items()]
+    spec = dataclasses.asdict(record.spec.relative_to(folder))
+    asked = [[name, _words(value)] for name, value in spec.items()]
+    used = [[name, Verbatim(version)] for name, version in record.versions.items()]
     links = {name: name for name in (RUN, HISTORY, SOLUTION) if (folder / name).exists()}
     sections = [
         Section(
@@ -55,14 +58,18 @@ def run_page(solution: Solution, record: dict[str, Any], folder: Path) -> str:
         Section(
             "Settings",
             [
-                f"{problem!r}.",
+                Verbatim(f"{problem!r}."),
                 Table("What was asked; the rest are defaults.", ("option", "value"), asked),
-                Table("Versions.", ("package", "version"), [*used, ["python", record["python"]]]),
+                Table(
+                    "Versions.",
+                    ("package", "version"),
+                    [*used, ["python", Verbatim(record.python)]],
+                ),
             ],
         ),
     ]
     return render(
-        f"{problem.name}, d = {problem.dim}",
+        f"{for_name(problem.name)}, d = {problem.dim}",
         kicker="qpde run",
         lead=[
             *_verdict(solution),
@@ -117,15 +124,15 @@ def _certificates(folder: Path) -> list[Any]:
     """The bounds that `qpde certify` wrote into the folder, or a hint to call it."""
     found = read_certificates(folder)
     if not found:
-        return [f"No bound for the error yet: `qpde certify {folder.name}` looks for one."]
+        return ["No bound for the error yet: `qpde certify RUN` looks for one."]
     rows = [
         [
             {"l2": "‖Q − u‖ in L2", "sup": "sup |Q − u|"}[name],
             one["bound"],
             one["relative_bound"],
-            one["kind"],
+            Verbatim(one["kind"]),
             "–" if one["confidence"] is None else f"{100 * one['confidence']:g} %",
-            "; ".join(one["assumptions"]),
+            Verbatim("; ".join(one["assumptions"])),
         ]
         for name, one in found.items()
     ]
@@ -150,5 +157,5 @@ def _figures(solution: Solution, folder: Path) -> list[Figure]:
 def _words(value: Any) -> str:
     """An option of the spec as text."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} = {number:g}" for name, number in value.items()) or "–"
-    return "–" if value is None else str(value)
+        return Verbatim(", ".join(f"{name} = {number:g}" for name, number in value.items()) or "–")
+    return Verbatim("–" if value is None else str(value))

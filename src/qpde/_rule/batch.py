@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._arguments import real
 from .._precision import cast
 from .._problem.measure import AbstractMeasure
 from .schedule import AbstractSchedule, Clock
@@ -78,6 +79,12 @@ def batch_sizes(batch: AbstractSchedule, start: int, stop: int, total: int) -> n
     """`M_t` for the steps from `start` to `stop`, rounded in float64 on the host."""
     sizes = [batch(Clock(np.float64(t), np.float64(total))) for t in range(start, stop)]
     return np.rint(np.asarray(sizes, np.float64)).astype(np.int32)
+
+
+def largest_batch(batch: AbstractSchedule, step: int, total: int) -> float:
+    """`M_t` at a step, as the schedule gives it; a schedule of the user's own may give anything."""
+    found = batch(Clock(np.float64(step), np.float64(total)))
+    return float(np.rint(real("A batch size", found)))
 
 
 def chunk_size(

@@ -4,6 +4,7 @@ A rule has `init(trial, key) -> state` and `step(trial, state, draw, clock) -> (
 the only place that maps over points.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +16,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from .._arguments import an_instance, flag, no_others, real, shown
 from .._network.base import trainable
 from .._network.shallow import ShallowField
-from .._precision import Numbers, number
+from .._precision import Numbers
 from .._problem.trial import Trial
 from .base import AbstractRule, Info
 from .batch import Batch, Draw
@@ -35,7 +37,10 @@ class Flow(eqx.Module):
     and `beta` from the `Shallow` network.
     """
 
-    alpha: Numbers = eqx.field(converter=number)
+    alpha: Numbers
+
+    def __init__(self, alpha: Any):
+        self.alpha = real("alpha", alpha, above=0.0)
 
     def init(self, params: PyTree) -> tuple[()]:
         return ()
@@ -63,13 +68,13 @@ class Truncation(eqx.Module):
     damped: bool = eqx.field(static=True)
 
     def __init__(self, level: float | None = None, *, damped: bool = True):
-        if level is not None and not (np.isfinite(level) and level >= 1):
+        if level is not None and not real("level", level) >= 1:
             raise ValueError(
                 f"The truncation level must be at least 1, got {level}: below, psi exceeds twice "
                 "its level."
             )
         self.level = None if level is None else np.asarray(level, np.float64)
-        self.damped = damped
+        self.damped = flag("damped", damped)
 
     def level_for(self, trial: Trial) -> Any:
         """`K` for a given network."""
@@ -122,9 +127,17 @@ class QLearning(AbstractRule):
     name = "q-learning"
 
     def __init__(
-        self, rate: Any = None, *, optimiser: Any = None, truncation: Truncation | None = None
+        self,
+        rate: Any = None,
+        *,
+        optimiser: Any = None,
+        truncation: Truncation | None = None,
+        **unknown: Any,
     ):
+        no_others("QLearning", unknown, "rate, optimiser and truncation")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
+        if truncation is not None:
+            an_instance("truncation", truncation, Truncation, "qpde.Truncation(3.0)")
         self.truncation = truncation
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
@@ -171,7 +184,8 @@ class DeepGalerkin(AbstractRule):
     exact_boundary = True
     name = "deep-galerkin"
 
-    def __init__(self, rate: Any = None, *, optimiser: Any = None):
+    def __init__(self, rate: Any = None, *, optimiser: Any = None, **unknown: Any):
+        no_others("DeepGalerkin", unknown, "rate and optimiser")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
@@ -195,10 +209,11 @@ class Penalty(AbstractRule):
     exact_boundary = False
     name = "penalty"
 
-    def __init__(self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None):
-        if not (np.isfinite(weight) and weight > 0):
-            raise ValueError(f"The penalty's weight must be a positive number, got {weight}.")
-        self.weight = np.asarray(weight, np.float64)
+    def __init__(
+        self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None, **unknown: Any
+    ):
+        no_others("Penalty", unknown, "weight, rate and optimiser")
+        self.weight = real("The penalty's weight", weight, above=0.0)
         self.optimiser, self.rate = _optimiser(optimiser, rate)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
@@ -222,11 +237,28 @@ def _optimiser(optimiser: Any, rate: Any) -> tuple[Any, AbstractSchedule]:
     """The optimiser and what multiplies its update; Adam, falling from 0.1 to 0, by default."""
     if optimiser is None:
         return ADAM, Cosine(0.1, 0.0) if rate is None else as_schedule(rate)
-    if not (hasattr(optimiser, "init") and hasattr(optimiser, "update")):
+    if inspect.isclass(optimiser) or not all(hasattr(optimiser, n) for n in ("init", "update")):
         raise ValueError(
-            f"optimiser must be an Optax optimiser or qpde.Flow, got {type(optimiser).__name__}."
+            "optimiser must be an Optax optimiser such as optax.adam(0.01), or qpde.Flow(1.0), got "
+            f"{shown(optimiser)}."
+        )
+    if isinstance(optimiser, optax.GradientTransformationExtraArgs) and _searches(optimiser):
+        raise ValueError(
+            "This optimiser needs the value of the loss while it searches along a line (optax.lbfgs and "
+            "its like); a rule gives it the gradient only. Use one that needs the gradient only, such as "
+            "optax.adam(0.01), or a second-order rule: rule=qpde.GaussNewton()."
         )
     return optimiser, Fixed(1.0) if rate is None else as_schedule(rate)
+
+
+def _searches(optimiser: Any) -> bool:
+    """Whether an optimiser of Optax asks for more than the gradient."""
+    try:
+        # Abstractly: nothing is compiled.
+        jax.eval_shape(lambda p: optimiser.update(p, optimiser.init(p), p), np.zeros(1, np.float32))
+    except (TypeError, ValueError):
+        return True
+    return False
 
 
 def _descend_loss(

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from .._arguments import real, whole
 from .._network.base import trainable
 from .._precision import Numbers
 from .._problem.trial import Trial
@@ -69,11 +70,8 @@ class GaussNewton(AbstractRule):
     whole_batch = True
 
     def __init__(self, damping: float = 1e-3, *, doublings: int = 1):
-        if not (np.isfinite(damping) and damping > 0):
-            raise ValueError(f"damping must be a positive number, got {damping}.")
-        if doublings < 0:
-            raise ValueError(f"doublings must not be negative, got {doublings}.")
-        self.damping, self.doublings = np.asarray(damping, np.float64), np.asarray(doublings)
+        self.damping = real("damping", damping, above=0.0)
+        self.doublings = np.asarray(whole("doublings", doublings, most=20))
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
         require_double(trial, self.name)

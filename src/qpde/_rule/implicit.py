@@ -18,10 +18,10 @@ or rises, over many powers of ten. So lengths far apart are compared, not neighb
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from .._arguments import real
 from .._network.base import trainable
 from .._precision import Numbers
 from .._problem.trial import Trial
@@ -64,9 +64,7 @@ class ImplicitQLearning(AbstractRule):
     whole_batch = True
 
     def __init__(self, length: float = 1e6):
-        if not (np.isfinite(length) and length > 0):
-            raise ValueError(f"length must be a positive number, got {length}.")
-        self.length = np.asarray(length, np.float64)
+        self.length = real("length", length, above=0.0)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
         require_double(trial, self.name)

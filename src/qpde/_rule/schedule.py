@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from .._arguments import reals, shown
 from .._precision import Numbers
 
 
@@ -23,9 +24,9 @@ class Clock(NamedTuple):
 
 
 def _number(value: Any) -> np.ndarray:
-    number = np.asarray(value, np.float64)
-    if number.shape != () or not np.isfinite(number) or number < 0:
-        raise ValueError(f"A schedule takes numbers that are not negative, got {value!r}.")
+    number = reals("A number of a schedule", value, "a number, not negative")
+    if number.shape != () or number < 0:
+        raise ValueError(f"A schedule takes numbers that are not negative, got {shown(value)}.")
     return number
 
 

@@ -2,31 +2,54 @@
 
 import csv
 import dataclasses
-import importlib.metadata
 import io
 import json
-import platform
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from .._files.archive import remove_leftovers, write_text
+from .._files.damage import ANYTHING, COUNT, NUMBER, RUN_ID, DamagedFile, one_of
+from .._files.document import read_document, write_document
+from .._files.lock import FolderLock
+from .._files.whole import flush_folder, remove_leftovers, write_text
 from .._plot.figures import FIGURES
 from .._problem.solution import History, Solution
+from .._text import for_csv
 from .._train.checkpoint import checkpoint_file
+from .._trust.certificate import Certificate, Kind, Norm
 from .numbers import numbers_of
-from .spec import Spec
-from .store import SOLUTION, save
+from .record import RUN, Record, check_same_run, digest_of, read_record, write_record
+from .store import SOLUTION, write_solution
 
-RUN, HISTORY = "run.json", "history.csv"
+HISTORY, PAGE = "history.csv", "report.html"
 CERTIFICATE, COMPARISON = "certificate.json", "compare.json"
-_STAGES = (1, 2)  # the stages of a run that may leave a checkpoint
-_PACKAGES = ("qpde", "jax", "jaxlib", "equinox", "optax", "numpy")
+STAGES = (1, 2)  # the stages of a run that may leave a checkpoint
+_ASIDE = "earlier-"
+_FIELDS = {
+    "bound": NUMBER,
+    "relative_bound": (NUMBER, None),
+    "norm": one_of(*Norm),
+    "kind": one_of(*Kind),
+    "confidence": (NUMBER, None),
+    "residual": (NUMBER, None),
+    "factor": (NUMBER, None),
+    "assumptions": [str],
+    "sample_size": (COUNT, None),
+    "monotonicity": ({"constant": NUMBER, "kind": str}, None),
+    "boundary": (NUMBER, None),
+    "stronger": str,
+}
+_KNOWN = {one.name: _FIELDS.get(one.name, ANYTHING) for one in dataclasses.fields(Certificate)}
+_CERTIFICATES = {"l2?": _KNOWN, "sup?": _KNOWN}
 
 
 def open_run(folder: Path, *, force: bool = False) -> None:
-    """Make a run folder. Where the folder holds a run already, raise, or with `force` remove that run."""
-    ours = [RUN, SOLUTION, HISTORY, CERTIFICATE, *map(checkpoint_file, _STAGES)]
+    """Make a run folder. Where it holds a run already, raise, or with `force` move that run aside.
+
+    The caller holds the folder's lock. What is moved goes to a folder `earlier-1`, `earlier-2`, ... inside.
+    """
+    ours = [RUN, SOLUTION, HISTORY, CERTIFICATE, *map(checkpoint_file, STAGES)]
     there = [name for name in (*ours, COMPARISON) if (folder / name).exists()]
     if RUN in there and not force:
         raise ValueError(
@@ -38,10 +61,28 @@ def open_run(folder: Path, *, force: bool = False) -> None:
             f"{folder} already holds {', '.join(there)}. Choose another folder, or add --force to "
             "replace what a run writes."
         )
-    make_folder(folder)
     remove_leftovers(folder)
-    for name in (*ours, *(f"{figure}.png" for figure in FIGURES)):
-        (folder / name).unlink(missing_ok=True)
+    move_aside(folder, [*ours, PAGE, *(f"{figure}.png" for figure in FIGURES)])
+
+
+def move_aside(folder: Path, names: list[str]) -> Path | None:
+    """Rename files of a folder into a new folder inside it, and return that; None where there are none."""
+    there = [name for name in names if (folder / name).exists()]
+    if not there:
+        return None
+    number = 1
+    while (folder / f"{_ASIDE}{number}").exists():
+        number += 1
+    aside = folder / f"{_ASIDE}{number}"
+    try:
+        aside.mkdir()
+        for name in there:  # run.json first: what is half moved is no run
+            os.replace(folder / name, aside / name)
+        flush_folder(aside)
+        flush_folder(folder)
+    except OSError as error:
+        raise OSError(f"Cannot write to {aside}: {error.strerror}.") from None
+    return aside
 
 
 def make_folder(folder: Path) -> None:
@@ -54,59 +95,41 @@ def make_folder(folder: Path) -> None:
         raise OSError(f"Cannot write to {folder}: {error.strerror}.") from None
 
 
-def write_record(folder: Path, spec: Spec, result: dict[str, Any] | None = None) -> None:
-    """Write `run.json`: the spec, the versions in use, and the numbers of the result once they are known."""
-    record = {
-        "spec": dataclasses.asdict(spec),
-        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
-        "python": platform.python_version(),
-        "result": result,
-    }
-    write_text(folder / RUN, json.dumps(record, indent=2) + "\n")
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The content of `run.json`, as `write_record` wrote it."""
-    if not (folder / RUN).is_file():
-        raise ValueError(f"{folder} is not a run folder: it has no {RUN}.")
-    try:
-        record = json.loads((folder / RUN).read_text())
-        Spec(**record["spec"])
-        if not isinstance(record["result"], dict | None):
-            raise ValueError("its result is not an object")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / RUN} is damaged or not ours ({error}).") from None
-    return record
-
-
-def read_spec(folder: Path) -> tuple[Spec, dict[str, Any] | None]:
-    """The spec of a run, and the numbers of its result so far, None where it has none."""
-    record = read_record(folder)
-    return Spec(**record["spec"]), record["result"]
-
-
-def write_run(folder: Path, spec: Spec, solution: Solution) -> None:
+def write_run(folder: Path, record: Record, solution: Solution) -> None:
     """Write `solution.safetensors`, `history.csv`, and last `run.json`, which says that the rest is there."""
-    save(solution, folder / SOLUTION)
-    write_text(folder / HISTORY, _history_csv(solution.history))
-    write_record(folder, spec, numbers_of(solution, run=folder))
+    assert record.run_id is not None  # every run that is written has one
+    write_solution(solution, folder / SOLUTION, record.run_id)
+    write_text(folder / HISTORY, history_csv(solution.history))
+    files = {HISTORY: digest_of(folder / HISTORY)}
+    result = numbers_of(solution, run=folder)
+    write_record(folder, dataclasses.replace(record, result=result, files=files))
 
 
 def write_certificate(folder: Path, certificate: dict[str, Any]) -> None:
-    """Put a certificate into `certificate.json`, which keeps the latest one of each norm."""
-    write_text(
-        folder / CERTIFICATE,
-        json.dumps(read_certificates(folder) | {certificate["norm"]: certificate}, indent=2) + "\n",
-    )
+    """Put a certificate into `certificate.json`, which keeps the latest one of each norm.
+
+    Where another process writes into the folder, it raises: the certificate would be another solution's.
+    """
+    with FolderLock(folder):
+        known = read_certificates(folder) | {certificate["norm"]: certificate}
+        run_id = read_record(folder).run_id if (folder / RUN).is_file() else None
+        write_document(folder / CERTIFICATE, {"run": run_id, "certificates": known})
 
 
 def read_certificates(folder: Path) -> dict[str, Any]:
     """The certificates of a run by norm; empty where there is no `certificate.json`."""
     path = folder / CERTIFICATE
+    if not path.exists():
+        return {}
+    schema = {"run": (RUN_ID, None), "certificates": _CERTIFICATES}
     try:
-        return json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}). Remove it and certify again.") from None
+        found = read_document(path, schema, _CERTIFICATES)
+    except DamagedFile as error:
+        raise DamagedFile(path, f": {error.why} Remove it and certify again.") from None
+    if "certificates" not in found:
+        return found
+    check_same_run(path, found["run"], folder)
+    return found["certificates"]
 
 
 def open_comparison(folder: Path, *, force: bool) -> None:
@@ -116,6 +139,7 @@ def open_comparison(folder: Path, *, force: bool) -> None:
             f"{folder} already holds a comparison. Choose another folder or add --force."
         )
     make_folder(folder)
+    move_aside(folder, [COMPARISON, "compare.csv", "compare.png"])
 
 
 def write_comparison(folder: Path, result: dict[str, Any]) -> None:
@@ -125,7 +149,7 @@ def write_comparison(folder: Path, result: dict[str, Any]) -> None:
     columns = [name for name, value in result["rules"][0].items() if not isinstance(value, list)]
     rows = csv.DictWriter(buffer, fieldnames=columns, extrasaction="ignore")
     rows.writeheader()
-    rows.writerows(result["rules"])
+    rows.writerows({k: for_csv(v) for k, v in row.items()} for row in result["rules"])
     write_text((folder / COMPARISON).with_suffix(".csv"), buffer.getvalue())
 
 
@@ -137,7 +161,7 @@ def write_study(
     write_text(folder / page_name, page)
 
 
-def _history_csv(history: History) -> str:
+def history_csv(history: History) -> str:
     """A row for each step, and one for the held-out loss after the last step."""
     held_out = dict(zip(history.checked_step.tolist(), history.held_out.tolist(), strict=True))
     buffer = io.StringIO()

@@ -2,26 +2,35 @@
 
 import dataclasses
 import difflib
-import importlib.util
 import inspect
 import json
-import sys
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from .. import presets, zoo
+from .._files.damage import COUNT, Fits, check_schema, parse_json
 from .._problem.problem import Problem
 from .._rule.base import AbstractRule
 from .._rule.first_order import DeepGalerkin, Penalty, QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._rule.implicit import ImplicitQLearning
 from .._solve.stages import BUDGET
+from .source import run_file, source_files, split_name
 
 RULES: dict[str, type[AbstractRule]] = {
     rule.name: rule for rule in (QLearning, DeepGalerkin, Penalty, GaussNewton, ImplicitQLearning)
 }
 PRESETS = {"paper": presets.paper}
+_SETTING = Fits("a number, or lists of numbers", lambda value: _is_setting(value))
+_RECIPE = {"problem": str, "dim?": (COUNT, None), "settings?": {"*": (_SETTING, bool, str, None)}}
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_setting, value))
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +48,14 @@ class Spec:
     precision: str | None = None
 
     def build_problem(self) -> Problem:
-        """The problem that the spec names: one of the zoo, or `file.py:name`."""
-        if ".py:" in self.problem:
-            return self._from_file()
+        """The problem that the spec names: one of the zoo, or `file.py:name`, which runs the file."""
+        file = split_name(self.problem)
+        if file is not None:
+            if self.dim is not None or self.settings:
+                raise ValueError(
+                    "--dim and --set belong to problems of the zoo; set them inside the file instead."
+                )
+            return run_file(*file)
         if self.problem.endswith(".py"):
             raise ValueError(f"Name the problem inside the file: {self.problem}:problem.")
         builder = _pick("problem", self.problem, zoo.CATALOGUE).build
@@ -54,12 +68,27 @@ class Spec:
         dim = {} if self.dim is None else {"dim": self.dim}
         return builder(**dim, **self.settings)
 
-    def anchored(self) -> "Spec":
-        """The same spec with an absolute path to the problem's file, so that it works from any folder."""
-        if ".py:" not in self.problem:
+    def source_of(self, problem: Problem) -> dict[str, str] | None:
+        """The Python files, with their SHA-256, that building the problem of this spec has run; or None."""
+        file = split_name(self.problem)
+        if file is None:
+            return None
+        noted = json.loads(problem.recipe or "{}").get("source")
+        return source_files(file[0].resolve()) if noted is None else noted
+
+    def located(self, folder: Path) -> "Spec":
+        """The same spec, whose file was named relative to a folder, with a path that works here."""
+        return self._moved(lambda file: os.path.normpath(folder / file))
+
+    def relative_to(self, folder: Path) -> "Spec":
+        """The same spec with a path from a folder to the problem's file, so that both can move together."""
+        return self._moved(lambda file: path_from(folder, file))
+
+    def _moved(self, move: Callable[[Path], str]) -> "Spec":
+        file = split_name(self.problem)
+        if file is None:
             return self
-        file, _, name = self.problem.rpartition(":")
-        return dataclasses.replace(self, problem=f"{Path(file).resolve()}:{name}")
+        return dataclasses.replace(self, problem=f"{move(file[0])}:{file[1]}")
 
     def build_options(self, problem: Problem) -> dict[str, Any]:
         """The options of `solve` for this problem: the preset's, then those that the spec names."""
@@ -89,43 +118,32 @@ class Spec:
         staged = self.preset is None and self.rule is None and self.steps is None
         return seconds + BUDGET if staged else None
 
-    def _from_file(self) -> Problem:
-        """The problem that a Python file of the user's defines; the file is run."""
-        if self.dim is not None or self.settings:
-            raise ValueError(
-                "--dim and --set belong to problems of the zoo; set them inside the file instead."
-            )
-        file, _, name = self.problem.rpartition(":")
-        path = Path(file)
-        if not path.is_file():
-            raise ValueError(f"There is no file {file}.")
-        loader = importlib.util.spec_from_file_location(f"qpde_user_{path.stem}", path)
-        assert loader is not None  # the name ends in .py
-        assert loader.loader is not None
-        module = importlib.util.module_from_spec(loader)
-        sys.modules[loader.name] = module
-        sys.path.insert(0, str(path.parent))  # the file may import its neighbours
-        loader.loader.exec_module(module)
-        found = getattr(module, name, None)
-        if not isinstance(found, Problem):
-            problems = [key for key, value in vars(module).items() if isinstance(value, Problem)]
-            raise ValueError(
-                f"{file} has no qpde.Problem named {name!r}. It has: {', '.join(problems) or 'none'}."
-            )
-        recipe = {"problem": f"{path.resolve()}:{name}"}
-        return found if found.recipe else found.with_recipe(json.dumps(recipe))
+
+def path_from(folder: Path, file: Path) -> str:
+    """The path from a folder to a file, with slashes; on another drive of Windows, the whole path."""
+    try:
+        return Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
+    except ValueError:
+        return file.resolve().as_posix()
 
 
-def problem_from(recipe: str) -> Problem:
-    """The problem that a recipe describes; a recipe is the JSON form of a spec."""
-    spec = Spec(**json.loads(recipe))
-    file = spec.problem.rpartition(":")[0]
-    if file and not Path(file).is_file():
-        raise ValueError(
-            f"The problem was made by {file}, which is not there. Put it back, or in Python pass "
-            "the problem: qpde.load(path, problem=...)."
-        )
-    return spec.build_problem()
+def as_recipe(problem: Problem, folder: Path) -> tuple[str | None, dict[str, str] | None]:
+    """How to build a problem again, for a file in a folder, and the source files that this would run."""
+    if problem.recipe is None:
+        return None, None
+    words = json.loads(problem.recipe)
+    source = words.pop("source", None)
+    file = split_name(words["problem"])
+    if file is not None:
+        words["problem"] = f"{path_from(folder, file[0])}:{file[1]}"
+    return json.dumps(words), source
+
+
+def spec_from(recipe: str, folder: Path) -> Spec:
+    """The spec that a recipe in a file of a folder describes; a recipe is the JSON form of a spec."""
+    words = parse_json(recipe)
+    check_schema(words, _RECIPE, "recipe")
+    return Spec(**words).located(folder)
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from .._arguments import a_function, an_instance, flag, no_others, shown
 from .._problem.measure import AbstractMeasure
 from .._problem.problem import Problem
 from .._problem.solution import Solution
@@ -31,6 +32,7 @@ def solve(
     precision: str | None = None,
     progress: bool = True,
     throw: bool = True,
+    **unknown: Any,
 ) -> Solution:
     """Solve a problem by training a network.
 
@@ -68,6 +70,8 @@ def solve(
     - `throw`: raise `SolveError` (with `.solution`) after a numerical failure. With `False` the
       status of the returned solution says what happened.
     """
+    no_others("solve", unknown, "network, rule, steps, budget, seed and more: help(qpde.solve)")
+    _check_calls(callback, checkpoint, progress, throw)
     options = {"network": network, "measure": measure, "initial": initial, "seed": seed}
     own = {"batch": batch, "tolerance": tolerance, "keep": keep, "precision": precision}
     plans = plan_solve(problem, rule=rule, steps=steps, **options, **own)
@@ -75,6 +79,15 @@ def solve(
     if throw and not solution.status.successful:
         raise (Interrupted if solution.status is Status.INTERRUPTED else SolveError)(solution)
     return solution
+
+
+def _check_calls(callback: Any, checkpoint: Any, progress: Any, throw: Any) -> None:
+    if callback is not None:
+        a_function("callback", callback, "a function of a qpde.Progress")
+    if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
+        raise ValueError(f"checkpoint must be a folder, got {shown(checkpoint)}.")
+    flag("progress", progress)
+    flag("throw", throw)
 
 
 def plan_solve(
@@ -86,6 +99,7 @@ def plan_solve(
     **options: Any,
 ) -> list[Plan]:
     """The checked plans of a run, one a stage; wrong options raise."""
+    an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     checked_budget(budget)
     given = {name: value for name, value in options.items() if value is not None}
     if rule is not None or steps is not None:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -30,6 +30,8 @@ from .._rule.first_order import QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._status import Status
 from .._train.background import Background
+from .._train.checkpoint import holding
+from .._train.memory import make_room
 from .._train.plan import Plan, Progress, checked_budget, make_plan
 from .._train.polish import is_quickly_polished, polished
 from .._train.run import Run, improved, train, warn_if_untrained
@@ -41,6 +43,8 @@ BUDGET = 30.0
 _PATIENCE = 8
 # Points on which a new solution is compared with the one it began with.
 _FRESH = 8_192
+# Where a run is to end: after so many steps of all stages, or each stage after so many with a status.
+Stops = int | Sequence[tuple[int, Status]] | None
 
 
 def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
@@ -88,18 +92,26 @@ def follow_plans(
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    *,
+    run_id: str | None = None,
+    stops: Stops = None,
 ) -> Solution:
     """Do the planned stages one after the other; a stage that ends the run is the last.
 
     What the caller had chosen, one rule, is returned as that rule left it. Where the stages were chosen for
     the problem, the solution has its score, and is no worse than the one that the run began with. Either
-    has its verdict.
+    has its verdict. `stops` ends stages after so many steps (see `Stops`); the files of the run carry
+    `run_id`.
     """
     chosen = are_chosen(plans)
     allowed = checked_budget(BUDGET if budget is None and chosen else budget)
     watch = None if callback is None else as_called(callback)
-    with x64():
-        done = _follow(plans, allowed, watch, checkpoint, progress)
+    make_room(plans[0].problem)
+    with x64(), holding(checkpoint):
+        train_stage = functools.partial(
+            train, callback=watch, checkpoint=checkpoint, run_id=run_id, progress=progress
+        )
+        done = _follow(plans, allowed, train_stage, stops)
         if not any(improved(solution.history) for solution in done):
             warn_if_untrained(done[-1], plans[len(done) - 1])
         solution = done[0]
@@ -110,11 +122,7 @@ def follow_plans(
 
 
 def _follow(
-    plans: list[Plan],
-    budget: float,
-    callback: Callable[[Progress], Any] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    progress: bool,
+    plans: list[Plan], budget: float, train_stage: Callable[..., Solution], stops: Stops
 ) -> list[Solution]:
     """The solutions of the stages, each begun with the network of the one before."""
     done: list[Solution] = []
@@ -129,19 +137,17 @@ def _follow(
         if number < len(plans):
             ahead = Background(functools.partial(_compile_next, run, plans[number]))
         left = budget - sum(solution.seconds for solution in done)
-        done.append(
-            train(
-                run,
-                budget=left,
-                callback=callback,
-                checkpoint=checkpoint,
-                stage=number,
-                progress=progress,
-            )
-        )
+        done.append(train_stage(run, budget=left, stage=number, stop=_stop(stops, done)))
         if done[-1].status not in (Status.FINISHED, Status.SETTLED):
             break
     return done
+
+
+def _stop(stops: Stops, done: list[Solution]) -> tuple[int, Status] | None:
+    """Where the next stage ends."""
+    if isinstance(stops, int):
+        return max(stops - sum(solution.steps for solution in done), 0), Status.BUDGET
+    return None if stops is None else stops[len(done)]
 
 
 def _finished(plans: list[Plan], done: list[Solution]) -> Solution:

@@ -4,15 +4,14 @@ import dataclasses
 import enum
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from .._arguments import an_instance, real, shown, whole
 from .._network.shallow import Shallow
 from .._precision import copied
 from .._problem.measure import AbstractMeasure, law_on
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._rule.base import AbstractRule
-from .._rule.batch import batch_sizes
+from .._rule.batch import largest_batch
 from .._rule.first_order import QLearning
 from .._rule.schedule import AbstractSchedule, as_schedule
 from .checkpoint import digest
@@ -55,22 +54,18 @@ class Plan:
     def __post_init__(self) -> None:
         if not isinstance(self.keep, Keep):
             raise ValueError(f"keep must be one of {', '.join(map(str, Keep))}, got {self.keep!r}.")
-        for name, value in (("steps", self.steps), ("seed", self.seed)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-                raise ValueError(f"{name} must be a whole number, not negative, got {value!r}.")
-        if self.steps >= 2**31:
-            raise ValueError(f"steps must be less than 2^31, got {self.steps}.")
-        if self.seed >= 2**63:
+        whole("steps", self.steps)
+        if whole("seed", self.seed, most=2**200) >= 2**63:
             raise ValueError(f"seed must be less than 2^63, got {self.seed}.")
-        if (
-            min(batch_sizes(self.batch, t, t + 1, max(self.steps, 1))[0] for t in (0, self.steps))
-            < 1
-        ):
+        ends = [largest_batch(self.batch, t, max(self.steps, 1)) for t in (0, self.steps)]
+        if not min(ends) >= 1:
             raise ValueError("batch must be at least one point at every step.")
-        if not self.tolerance >= 0:
+        if max(ends) >= 2**31:
+            raise ValueError(f"batch must be less than 2^31 points, got {max(ends):.4g}.")
+        if not real("tolerance", self.tolerance) >= 0:
             raise ValueError(f"tolerance must not be negative, got {self.tolerance!r}.")
         if self.precision not in ("float32", "float64"):
-            raise ValueError(f'precision is "float32" or "float64", got {self.precision!r}.')
+            raise ValueError(f'precision is "float32" or "float64", got {shown(self.precision)}.')
         if self.initial is not None and not isinstance(self.initial, Solution):
             raise ValueError(f"initial must be a qpde.Solution, got {type(self.initial).__name__}.")
         if self.initial is not None and self.initial.problem.dim != self.problem.dim:
@@ -111,11 +106,11 @@ def make_plan(
     """A checked plan from the options of `solve`. Where the caller names no value, the rule does."""
     if initial is not None and network is not None:
         raise ValueError("Give a network or an initial solution, whose network it takes, not both.")
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a qpde.Problem, got {type(problem).__name__}.")
+    an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     rule = QLearning() if rule is None else rule
-    if not isinstance(rule, AbstractRule):
-        raise ValueError(f"rule must be a rule such as qpde.QLearning(), got {rule!r}.")
+    an_instance("rule", rule, AbstractRule, "qpde.QLearning()")
+    if isinstance(batch, float) and not batch.is_integer():
+        raise ValueError(f"batch must be a whole number of points, or a schedule, got {batch!r}.")
     return Plan(
         problem=problem,
         network=Shallow() if network is None else network,
@@ -133,6 +128,11 @@ def checked_budget(budget: float | None) -> float:
     """The budget in seconds; None is none."""
     if budget is None:
         return float("inf")
-    if not budget > 0:
-        raise ValueError(f"budget must be a positive number of seconds, got {budget!r}.")
-    return float(budget)
+    if isinstance(budget, float) and budget == float("inf"):
+        return budget
+    try:
+        return float(real("budget", budget, above=0.0))
+    except ValueError:
+        raise ValueError(
+            f"budget must be a positive number of seconds, got {shown(budget)}."
+        ) from None

@@ -20,6 +20,7 @@ from .._precision import cast, keys_from
 from .._problem.measure import AbstractMeasure
 from .._problem.solution import History, Solution
 from .._problem.trial import Trial
+from .._program.identity import identity_of
 from .._rule.batch import batch_sizes, chunk_size
 from .._status import Status
 from .background import Background
@@ -41,14 +42,16 @@ def train(
     callback: Callback | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     stage: int = 1,
+    run_id: str | None = None,
+    stop: tuple[int, Status] | None = None,
     progress: bool = True,
 ) -> Solution:
-    """Follow a run to its end, whatever that is."""
+    """Follow a run to its end, whatever that is; `stop` ends it with a status after so many steps."""
     plan, store = run.plan, None
     if checkpoint is not None:
-        store = Checkpoint(checkpoint, plan.problem, run.identity(), stage)
+        store = Checkpoint(checkpoint, plan.problem, run.identity(), stage, run_id)
     with Bar(plan.steps, progress) as bar, Keyboard() as keyboard:
-        course = _Course(run, store, budget, callback, bar, keyboard)
+        course = _Course(run, store, budget, callback, bar, keyboard, stop)
         state, status = course.follow()
     return run.solution(state, status, course.compile_seconds)
 
@@ -136,8 +139,9 @@ class Run:
         plan, network = self.plan, self.trial.network
         point = jax.ShapeDtypeStruct((plan.problem.dim,), plan.precision)
         # As a program, because two functions of the user's may have the same name.
-        program = str(jax.make_jaxpr(network.value)(point))
-        return plan.identity() | {"network": digest((plan.network, program))}
+        program = identity_of(network.value, point)
+        structure = (program.structure, program.literals)
+        return plan.identity() | {"network": digest((plan.network, structure))}
 
     def compile(self) -> None:
         """Compile the programs of the run, side by side where there is more than one core."""
@@ -240,8 +244,10 @@ class _Course:
         callback: Callback | None,
         bar: Bar,
         keyboard: Keyboard,
+        stop: tuple[int, Status] | None,
     ):
         self._run, self._plan, self._store = run, run.plan, store
+        self._last, self._stopped = (run.plan.steps, None) if stop is None else stop
         self._budget, self._callback = budget, callback
         self._bar, self._keyboard = bar, keyboard
         self._compiled, self._waited = run.began, 0.0
@@ -257,7 +263,9 @@ class _Course:
     def follow(self) -> tuple[Snapshot, Status]:
         """The last state of the run, and how it ended."""
         state = self._begin()
-        status = self._judge(state, None)
+        if self._store is not None:
+            self._keyboard.arm()
+        status = self._judge(state, None) or self._stop(state)
         try:
             while status is None:
                 if self._keyboard.seen:
@@ -265,6 +273,7 @@ class _Course:
                 state, checked = self._advance(state)
                 if checked:
                     status = self._judge(state, self._callback)
+                status = status or self._stop(state)
                 if self._store is not None and self._store.due:
                     self._store.write(state)
         except KeyboardInterrupt:
@@ -277,7 +286,7 @@ class _Course:
         """The state to start from, new or from a checkpoint; everything is compiled on the way."""
         found = None if self._store is None else self._store.read(self._run.start)
         state = self._run.begin() if found is None else found
-        if int(state.loop.step) < self._plan.steps:
+        if int(state.loop.step) < min(self._plan.steps, self._last):
             self._run.compile()
         state = self._run.check(state) if found is None else state
         self._before, self._compiled = state.seconds, time.perf_counter()
@@ -287,7 +296,7 @@ class _Course:
     def _advance(self, state: Snapshot) -> tuple[Snapshot, bool]:
         """One more block, and whether it was checked on held-out points: one cut short is not."""
         plan, step, length = self._plan, int(state.loop.step), self._plan.rule.block
-        count = min(length - step % length, plan.steps - step)
+        count = min(length - step % length, min(plan.steps, self._last) - step)
         if self._store is not None:
             # Shorter, where a whole block would leave too long a gap between checkpoints.
             count = min(count, max(1, int(0.5 * INTERVAL / self._pace)))
@@ -304,6 +313,10 @@ class _Course:
         moved = dataclasses.replace(moved, seconds=seconds)
         whole = step % length == 0 or step >= plan.steps or int(moved.loop.end) != 0
         return (self._run.check(moved) if whole else moved), whole
+
+    def _stop(self, state: Snapshot) -> Status | None:
+        """How a run ends that was asked for so many steps, once they are done."""
+        return self._stopped if int(state.loop.step) >= self._last else None
 
     def _judge(self, state: Snapshot, callback: Callback | None) -> Status | None:
         """How the run ends here, or None where it goes on."""

@@ -2,14 +2,17 @@
 
 import os
 import signal
+import sysconfig
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
-from .ends import INTERRUPTED, WRONG_USE, fail, tell
+from .._train.interrupt import ENDING
+from .ends import WRONG_USE, end_by_signal, fail, tell
+from .keep import check, repeat
 from .options import NoCacheOption
 from .runs import certify, evaluate, explain, plot, report
 from .solve import compare, resume, solve, zoo
@@ -25,7 +28,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # In the order of `qpde --help`.
-for command in (solve, resume, compare, zoo, explain, evaluate, certify, plot, report):
+for command in (
+    solve,
+    resume,
+    repeat,
+    check,
+    compare,
+    zoo,
+    explain,
+    evaluate,
+    certify,
+    plot,
+    report,
+):
     app.command()(command)
 for command in (reproduce, theory):
     app.command()(command)
@@ -48,23 +63,33 @@ def keep_programs(context: typer.Context, no_cache: NoCacheOption = False) -> No
 
 
 def main() -> None:
-    """Run the command. Exit code 0, 1 (not solved, or failed), 2 (wrong use) or 130 (interrupted)."""
+    """Run the command.
+
+    Exit code 0, 1 (not solved, or failed), 2 (wrong use), or 128 and the number of the signal that ended
+    it: 130 (Ctrl-C), 143 (SIGTERM), 129 (SIGHUP).
+    """
     warnings.showwarning = _show_warning
-    before = signal.signal(signal.SIGINT, _interrupted)
+    before = {
+        number: signal.signal(number, end_by_signal)
+        for number in (signal.SIGINT, *ENDING)
+        if signal.getsignal(number) not in (signal.SIG_IGN, None)  # nohup ignores one of them
+    }
     try:
         app(standalone_mode=True)
     except (ValueError, OSError) as error:
         if not _raised_by_qpde(error):
             raise
-        fail(error, WRONG_USE)
+        fail(_sentence(error), WRONG_USE)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _interrupted(*_: Any) -> NoReturn:
-    """Leave at once on Ctrl-C outside training, where every file that was written is whole."""
-    tell("interrupted.")
-    os._exit(INTERRUPTED)
+def _sentence(error: BaseException) -> str:
+    """An error in words; the system's own errors name the file."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
@@ -72,6 +97,11 @@ def _show_warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 def _raised_by_qpde(error: BaseException) -> bool:
-    """Whether qpde raised the error itself; an error in a user's own function keeps its traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and Path(__file__).parents[1] in Path(frames[-1].filename).parents
+    """Whether qpde raised the error, or Python's library for it; a user's own error keeps its traceback."""
+    library = Path(sysconfig.get_path("stdlib"))
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    while (
+        len(files) > 1 and library in files[-1].parents and "site-packages" not in files[-1].parts
+    ):
+        files.pop()
+    return bool(files) and Path(__file__).parents[1] in files[-1].parents

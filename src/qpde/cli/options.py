@@ -22,7 +22,12 @@ BudgetOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same bits.")]
 PrecisionOption = Annotated[str | None, typer.Option(help="float32 or float64.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace earlier results in --out.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace earlier results; those of a run are moved aside.")
+]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Run the Python file that the run names, though not yours.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
 RunOption = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]

@@ -17,6 +17,7 @@ from .options import (
     RunOption,
     SeedOption,
     SettingsOption,
+    TrustOption,
 )
 
 if TYPE_CHECKING:  # a command imports the library when it runs, so that `--help` is quick
@@ -47,6 +48,7 @@ def evaluate(
     confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     seed: SeedOption = 0,
     force: ForceOption = False,
+    trust: TrustOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Values of a solution at given points, one row each.
@@ -65,7 +67,7 @@ def evaluate(
 
     if not intervals and (accuracy is not None or walks is not None):
         raise ValueError("--accuracy and --walks belong to --intervals; add it.")
-    solution = load(run)
+    solution = load(run, trust=trust)
     x = read_points(points)
     if x.ndim == 1:  # an NPY file with one point, or with the points of a line
         x = x[:, None] if solution.problem.dim == 1 else x[None]
@@ -127,6 +129,7 @@ def certify(
         float | None,
         typer.Option(help="A lower bound that you know for c + (div b - div div A)/2."),
     ] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """A bound for the error of a run.
@@ -147,7 +150,7 @@ def certify(
 
     if not run.is_dir():
         raise ValueError(f"{run} is not a run folder.")
-    solution = load(run)
+    solution = load(run, trust=trust)
     options: dict[str, Any] = {"norm": norm, "confidence": confidence}
     known = {"value_range": _pair(values), "ellipticity": ellipticity, "potential": potential}
     if any(number is not None for number in known.values()):
@@ -203,6 +206,7 @@ def plot(
     ] = None,
     form: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
     out: Annotated[Path | None, typer.Option(help="Folder; the run folder otherwise.")] = None,
+    trust: TrustOption = False,
 ) -> None:
     """Draw a run: history, radial profile, profile, slice, scatter.
 
@@ -218,7 +222,7 @@ def plot(
 
     if form not in ("png", "svg", "pdf"):
         raise ValueError(f"--format is png, svg or pdf, got {form!r}.")
-    solution = load(run)
+    solution = load(run, trust=trust)
     folder = out or (run if run.is_dir() else run.parent)
     make_folder(folder)
     names = None if only is None else [name.strip() for name in only.split(",")]
@@ -227,7 +231,7 @@ def plot(
         print(path)
 
 
-def report(run: RunOption) -> None:
+def report(run: RunOption, trust: TrustOption = False) -> None:
     """Write a page about a run.
 
     It has numbers, figures and settings in one HTML file, report.html in the run folder.
@@ -240,4 +244,4 @@ def report(run: RunOption) -> None:
     from .._report.run_page import write_page
 
     headless()
-    print(write_page(run))
+    print(write_page(run, trust=trust))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .ends import INTERRUPTED, NOT_SOLVED, NUMERICAL_FAILURE, fail, tell
+from .ends import INTERRUPTED, NOT_SOLVED, NUMERICAL_FAILURE, fail, set_cure, tell
 from .options import (
     BudgetOption,
     DimOption,
@@ -22,11 +22,14 @@ from .options import (
     SeedOption,
     SettingsOption,
     StepsOption,
+    TrustOption,
 )
 
 if TYPE_CHECKING:  # a command imports the library when it runs, so that `--help` is quick
     from .._problem.solution import Solution
+    from .._runs.record import Record
     from .._runs.spec import Spec
+    from .._solve.stages import Stops
     from .._train.plan import Plan
 
 
@@ -69,48 +72,96 @@ def solve(
       qpde solve survival --dim 1 --set discount=0.1 --preset paper --json
       qpde solve my_problem.py:problem --out runs/mine
     """
-    from .._runs.run_folder import open_run, write_record
+    from .._files.lock import FolderLock
+    from .._runs.record import Record, write_record
+    from .._runs.run_folder import make_folder, open_run
     from .._runs.spec import Spec, parse_settings
+    from .._runs.trust import remember
+    from .._train.checkpoint import new_run_id
 
     chosen = parse_settings(settings or [])
     spec = Spec(problem, dim, chosen, preset, rule, steps, budget, seed, precision)
     plans = _plans(spec)  # first: wrong options must not touch a folder
-    if out is not None:
-        spec = spec.anchored()
+    record = Record(spec, new_run_id(), spec.source_of(plans[0].problem))
+    if out is None:
+        _follow(plans, record, None, as_json=as_json, quiet=quiet)
+        return
+    make_folder(out)
+    with FolderLock(out):
         open_run(out, force=force)
-        write_record(out, spec)
-    _follow(plans, spec, out, as_json=as_json, quiet=quiet)
+        if record.source is not None and record.run_id is not None:
+            remember(record.run_id, record.source)
+        write_record(out, record)
+        _follow(plans, record, out, as_json=as_json, quiet=quiet)
 
 
 def resume(
     run: RunOption,
     budget: BudgetOption = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Stop after this many steps of the whole run.")
+    ] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Go on with a run that was stopped.
 
     It was killed or interrupted, or it used up its budget. The result is the same, bit for bit, as that of an
-    undisturbed run. The budget counts the seconds of the whole run, those before included.
+    undisturbed run. The budget and the steps count those of the whole run, the ones before included. Of a run
+    that is finished, figures that are missing are drawn.
 
     \b
-    Example:
+    Examples:
       qpde resume runs/mine
+      qpde resume runs/mine --steps 600
     """
-    from .._runs.run_folder import read_spec
+    from .._files.lock import FolderLock
+    from .._runs.record import RUN, read_record
+    from .._runs.store import admit_spec
+    from .._train.checkpoint import new_run_id
 
-    spec, result = read_spec(run)
-    if result is not None and result["status"] in _ENDED:
-        tell(f"{run} is finished; nothing to do.")
-        if as_json:
-            print(json.dumps(result))
-        _end_unless_solved(result)
-        return
-    if budget is not None:
-        spec = dataclasses.replace(spec, budget=budget)
-    elif result is not None and result["status"] == "budget":
-        spec = dataclasses.replace(spec, budget=spec.next_budget(result["seconds"]))
-    _follow(_plans(spec), spec, run, as_json=as_json, quiet=quiet)
+    record = read_record(run)
+    if steps is not None and steps < 0:
+        raise ValueError(f"--steps is a whole number, not negative, got {steps}.")
+    with FolderLock(run):
+        record = read_record(run)  # again: the process that had the folder may have ended just now
+        spec, result = record.spec, record.result
+        admit_spec(spec, run / RUN, record.run_id, record.source, trust=trust)
+        if result is not None and result["status"] in _ENDED:
+            _complete(run, result, trust=trust, as_json=as_json)
+            return
+        if budget is not None:
+            spec = dataclasses.replace(spec, budget=budget)
+        elif result is not None and result["status"] == "budget":
+            spec = dataclasses.replace(spec, budget=spec.next_budget(result["seconds"]))
+        plans = _plans(spec)
+        record = dataclasses.replace(record, spec=spec)
+        if record.run_id is None:  # of format 1: it goes on in format 2
+            source = spec.source_of(plans[0].problem)
+            record = dataclasses.replace(record, run_id=new_run_id(), source=source)
+        _follow(plans, record, run, stops=steps, as_json=as_json, quiet=quiet)
+
+
+def _complete(run: Path, result: dict[str, Any], *, trust: bool, as_json: bool) -> None:
+    """Make the outputs that a finished run lacks: it was ended while they were drawn."""
+    from .._plot.figures import FIGURES, suited, write_figures
+    from .._plot.style import headless
+    from .._runs.store import load
+
+    present = [name for name in FIGURES if (run / f"{name}.png").is_file()]
+    missing: list[str] = []
+    if len(present) < len(FIGURES):
+        solution = load(run, trust=trust)
+        missing = [name for name in suited(solution) if name not in present]
+        headless()
+        if missing:
+            write_figures(solution, run, "png", missing)
+    done = f"{', '.join(missing)} drawn" if missing else "nothing to do"
+    tell(f"{run} is finished; {done}.")
+    if as_json:
+        print(json.dumps(result))
+    _end_unless_solved(result)
 
 
 def _plans(spec: "Spec") -> "list[Plan]":
@@ -122,7 +173,13 @@ def _plans(spec: "Spec") -> "list[Plan]":
 
 
 def _follow(
-    plans: "list[Plan]", spec: "Spec", out: Path | None, *, as_json: bool, quiet: bool
+    plans: "list[Plan]",
+    record: "Record",
+    out: Path | None,
+    *,
+    stops: "Stops" = None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Train by the plans, write the run folder, print the result; a failed run ends the command."""
     from .._plot.figures import write_figures
@@ -132,10 +189,19 @@ def _follow(
     from .._solve.solve import follow_plans
     from .._status import Status
 
-    solution = follow_plans(plans, budget=spec.budget, checkpoint=out, progress=not quiet)
+    if out is not None:
+        set_cure(f"Go on with: qpde resume {out}")
+    solution = follow_plans(
+        plans,
+        budget=record.spec.budget,
+        checkpoint=out,
+        progress=not quiet,
+        run_id=None if out is None else record.run_id,
+        stops=stops,
+    )
     solution = solution.with_score(solution.score)  # one sample for the screen and for the file
     if out is not None:
-        write_run(out, spec, solution)
+        write_run(out, record, solution)
         headless()
         write_figures(solution, out, "png")
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files.archive import write_text
+from .._files.whole import write_text
 
 # Columns of one length by name: arrays of numbers, or lists of words.
 Columns = dict[str, Any]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._files.archive import write_text
+from .._files.whole import write_text
 from .._precision import x64
 from .._problem.problem import Problem
 from .._problem.solution import Solution

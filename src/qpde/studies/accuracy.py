@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._files.archive import write_text
+from .._files.whole import write_text
 from .._plot.style import figure_of, headless, write_figure
 from .._problem.problem import Problem
 from .._rule.base import AbstractRule

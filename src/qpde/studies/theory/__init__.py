@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._files.archive import write_text
+from ..._files.whole import write_text
 from ..._plot.style import headless, write_forms
 from ..._runs.run_folder import make_folder
 from ..._train.progress import StudyBars

@@ -1,0 +1,29 @@
+"""Compiled programs in memory: a loop over ever new equations does not fill it.
+
+JAX keeps every program that it has compiled, about 24 MB for each new equation that is solved. Here the
+equations are counted, and when there are too many all programs are forgotten: what is still needed compiles
+again. A problem that is solved again and again counts once.
+"""
+
+import threading
+from typing import Any
+
+import equinox as eqx
+import jax
+
+LIMIT = 12
+_seen: set[int] = set()
+_guard = threading.Lock()
+
+
+def make_room(problem: Any) -> None:
+    """Note that a problem is about to be solved; forget all programs where too many are in memory."""
+    leaves, structure = jax.tree.flatten(eqx.filter(problem, eqx.is_array, inverse=True))
+    key = hash((structure, tuple(leaves)))
+    with _guard:
+        full = len(_seen) >= LIMIT and key not in _seen
+        if full:
+            _seen.clear()
+        _seen.add(key)
+    if full:
+        jax.clear_caches()
