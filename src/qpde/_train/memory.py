@@ -1,10 +1,11 @@
 """Compiled programs in memory: a loop over ever new equations does not fill it.
 
 JAX keeps every program that it has compiled, about 24 MB for each new equation that is solved. Here the
-equations are counted, and when there are too many all programs are forgotten: what is still needed compiles
-again. A problem that is solved again and again counts once.
+equations are counted, and when there are too many the programs of this library are forgotten: what is still
+needed compiles again. A problem that is solved again and again counts once. A user's own programs stay.
 """
 
+import sys
 import threading
 from typing import Any
 
@@ -17,7 +18,7 @@ _guard = threading.Lock()
 
 
 def make_room(problem: Any) -> None:
-    """Note that a problem is about to be solved; forget all programs where too many are in memory."""
+    """Note that a problem is about to be solved; forget our programs where too many are in memory."""
     leaves, structure = jax.tree.flatten(eqx.filter(problem, eqx.is_array, inverse=True))
     key = hash((structure, tuple(leaves)))
     with _guard:
@@ -26,4 +27,17 @@ def make_room(problem: Any) -> None:
             _seen.clear()
         _seen.add(key)
     if full:
-        jax.clear_caches()
+        _forget()
+
+
+def _forget() -> None:
+    """Drop what was compiled of the jitted functions of this library, which stand at the top of its files."""
+    package = __name__.partition(".")[0]
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != package:
+            continue
+        for value in list(vars(module).values()):
+            # Equinox keeps JAX's function in `_cached`.
+            clear = getattr(getattr(value, "_cached", value), "clear_cache", None)
+            if callable(clear):
+                clear()
