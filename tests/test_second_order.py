@@ -227,7 +227,10 @@ def test_second_order_rules_need_float64(rule):
     ("make", "message"),
     [
         (lambda: GaussNewton(damping=0.0), "^damping must be a positive number, got 0.0.$"),
-        (lambda: GaussNewton(doublings=-1), "^doublings must not be negative, got -1.$"),
+        (
+            lambda: GaussNewton(doublings=-1),
+            "^doublings must be a whole number, not negative, got -1.$",
+        ),
         (lambda: ImplicitQLearning(length=-2.0), "^length must be a positive number, got -2.0.$"),
     ],
 )

@@ -40,8 +40,12 @@ class UnknownAsk(AttributeError, ValueError):
 
 
 def _mark(operand: Any) -> Any:
-    """What an answer is remembered by: the array, or nothing where its numbers may be written over."""
-    return id(operand) if isinstance(operand, jax.Array) else object()
+    """What an answer is remembered by: the array, or its numbers where these may be written over."""
+    if isinstance(operand, jax.Array):
+        return id(operand)
+    if isinstance(operand, np.ndarray):
+        return operand.shape, operand.dtype.str, operand.tobytes()
+    return object()
 
 
 class Jet:

@@ -67,8 +67,10 @@ def known_function(equation: JaxprEqn) -> str | None:
         return None
     name = _name(inner.jaxpr)
     operands = [atom.aval for atom in equation.invars]
-    reference = _reference(name, tuple(map(str, operands)), operands)
-    return name if reference is not None and _texts(equation) == reference else None
+    with jax.numpy_rank_promotion("allow"):  # operands are as they were met
+        reference = _reference(name, tuple(map(str, operands)), operands)
+        same = reference is not None and _texts(equation) == reference
+    return name if same else None
 
 
 def _name(program: Jaxpr) -> str:

@@ -19,8 +19,9 @@ _guard = threading.Lock()
 
 def make_room(problem: Any) -> None:
     """Note that a problem is about to be solved; forget our programs where too many are in memory."""
+    # Numbers, and notes of how a problem was built, are no part of a program.
     leaves, structure = jax.tree.flatten(eqx.filter(problem, eqx.is_array, inverse=True))
-    key = hash((structure, tuple(leaves)))
+    key = hash((structure, tuple(leaf for leaf in leaves if not isinstance(leaf, str))))
     with _guard:
         full = len(_seen) >= LIMIT and key not in _seen
         if full:

@@ -110,18 +110,11 @@ def _l2(
     held = held_range(solution, given.value_range, rigorous) if given is not None else WITHIN
     gamma, estimated = _proved_or_estimated(solution, constant, heuristic)
     edge = boundary_term(solution, heuristic)
-    assumptions = [
-        *said_of(solution),
-        "the boundary data extend to H2",
-        *rough,
-        *conditions,
-        *held.words,
-        *estimated,
-    ]
+    assumptions = ["the boundary data extend to H2", *rough, *conditions, *held.words, *estimated]
     # A range of values that Q suggests is not proved to be that of u.
     sure = constant.proved and not (gaps or rough or guessed or edge.guessed)
     mean = _rigorous_mean(solution) if rigorous else _sampled_mean(solution, confidence)
-    assumptions += [*edge.assumptions, *mean.assumptions]
+    assumptions += [*edge.assumptions, *mean.assumptions, *said_of(solution)]
     assumed = mean.kind is Kind.ASSUMING or bool(edge.assumptions) or not held.proved
     kind = Kind.HEURISTIC if not sure else Kind.ASSUMING if assumed else mean.kind
     bound = mean.residual / gamma + edge.size

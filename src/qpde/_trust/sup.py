@@ -60,7 +60,7 @@ def sup_bound(
         confidence=None,
         residual=residual,
         factor=factor,
-        assumptions=tuple([*said_of(solution), *assumptions] or [_NOTHING]),
+        assumptions=(*(assumptions or [_NOTHING]), *said_of(solution)),
         sample_size=size,
         boundary=spread * edge.size,
         stronger=_stronger(solution, assumptions, rigorous),

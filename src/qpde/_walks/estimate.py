@@ -273,8 +273,9 @@ class Tally:
         )
         constant = np.asarray(self._plan.constant)[self._choice]
         splits = levels_above(self._distance, self._plan.inradius)
-        nothing = (count < _FEWEST * (1 + splits)) | (error == 0) | bool(self._plan.blind)
-        return np.where((self.unfinished > 0) | (nothing & ~constant), np.inf, half)
+        few = (count < _FEWEST * (1 + splits)) & (error > 0)
+        nothing = (self.unfinished > 0) | few | ((error == 0) & ~constant)
+        return np.where(nothing | bool(self._plan.blind), np.inf, half)
 
     def _unseen(self, confidence: float, looks: np.ndarray | None) -> np.ndarray:
         """What boundary values beyond all sums from a point may add to its mean, by the cost of a range.
