@@ -87,7 +87,14 @@ def _reference(name: str, kinds: tuple[str, ...], operands: list[Any]) -> tuple[
     key = (name, kinds)
     if key not in _KNOWN:
         arguments = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands]
-        program = jax.make_jaxpr(_REFERENCES[name])(*arguments)
+        try:
+            program = jax.make_jaxpr(_REFERENCES[name])(*arguments)
+        except (
+            TypeError,
+            ValueError,
+        ):  # a batch along axes of its own, which the function does not take
+            _KNOWN[key] = None
+            return None
         found = next(_with_rules(program.jaxpr), None)
         fits = found is not None and [str(atom.aval) for atom in found.invars] == list(kinds)
         _KNOWN[key] = _texts(found) if found is not None and fits else None
