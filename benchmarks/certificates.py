@@ -262,19 +262,23 @@ def _line(result: dict[str, Any]) -> str:
 
 
 def main(runs: int, only: str, out: str | None) -> None:
-    """Run everything, print the page, write it."""
+    """Run the named kinds, print the page, write it; kinds that were not run stay as they are in `out`."""
     warnings.filterwarnings("ignore")
-    results = []
+    file = None if out is None else Path(out, "certificates.json")
+    kept = json.loads(file.read_text())["results"] if file is not None and file.exists() else []
     for kind in only.split(","):
+        found = []
         for case in KINDS[kind]():
-            results.append(measured(case, runs))
-            print(_line(results[-1]), flush=True)
-    page = markdown(results)
-    print(page)
-    if out is not None:
-        plain = {"summary": summary(results), "results": results}
-        Path(out, "certificates.json").write_text(json.dumps(plain, indent=1) + "\n")
-        Path(out, "CERTIFICATES.md").write_text(page)
+            found.append(measured(case, runs))
+            print(_line(found[-1]), flush=True)
+            jax.clear_caches()  # dozens of problems would fill the memory with programs
+        kept = [result for result in kept if result["kind"] != kind] + found
+        kept.sort(key=lambda result: list(KINDS).index(result["kind"]))
+        if out is not None and file is not None:
+            plain = {"summary": summary(kept), "results": kept}
+            file.write_text(json.dumps(plain, indent=1) + "\n")
+            Path(out, "CERTIFICATES.md").write_text(markdown(kept))
+    print(markdown(kept))
 
 
 if __name__ == "__main__":

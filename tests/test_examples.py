@@ -33,6 +33,7 @@ def test_example(name, capsys):
     assert f"relative L2 error  {error:.2e}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_how_wrong_is_it(capsys):
     """Both proved bounds hold; in twenty dimensions within a factor of six."""
     rigorous, statistical = load("how_wrong_is_it").main(steps=300)

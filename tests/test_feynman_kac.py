@@ -268,7 +268,10 @@ def degenerate(x):
     return 0.5 * jnp.outer(v, v), jnp.stack([jnp.zeros_like(x[0]), jnp.ones_like(x[0])]), 0.5
 
 
-@pytest.mark.parametrize("coefficients", [tilted, varying, full, degenerate])
+@pytest.mark.parametrize(
+    "coefficients",
+    [tilted, degenerate, *(pytest.param(c, marks=pytest.mark.slow) for c in (varying, full))],
+)
 def test_diffusions_in_time_steps(coefficients):
     """Within 4 standard errors beside the bias that is stated."""
     domain = Ellipsoid([1.0, 0.7]) if coefficients is varying else Ball(2)

@@ -216,6 +216,7 @@ def solved():
     return qpde.solve(problem, steps=200, progress=False)
 
 
+@pytest.mark.slow
 def test_bounds_on_a_half_disc_hold(solved):
     with jax.enable_x64(True):
         x = np.asarray(HalfDisc().sample(jr.key(5), 20_000))

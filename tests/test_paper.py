@@ -110,6 +110,7 @@ def test_a_quick_reproduction_writes_page_claims_figures_and_data(quick):
     assert "run 1 of 4: q-1d-seed0" in progress
 
 
+@pytest.mark.slow
 def test_what_is_there_is_kept_unless_asked(quick):
     out, result, _ = quick
     words = ("reproduce", "--only", "put", "--out", out)
@@ -159,6 +160,7 @@ def test_claims_follow_from_the_tables():
     assert {"d1-residual-size", "d1-residual-sign", "d1-best-late"} <= set(found)
 
 
+@pytest.mark.slow
 def test_quick_and_full_runs_differ_in_size_alone():
     assert {name for name, part in PARTS.items() if part.jobs(QUICK)} == {
         name for name, part in PARTS.items() if part.jobs(FULL)

@@ -48,13 +48,13 @@ def test_the_ten_lines_run_and_what_they_print_is_true(capsys):
 def test_the_numbers_of_trust_are_those_of_the_benchmarks():
     text = README.read_text()
     folder = README.parent / "benchmarks"
-    runs = [
-        run
-        for case in json.loads((folder / "certificates.json").read_text())
-        for run in case["runs"]
-    ]
-    held = sum(run["bound"] >= run["error"] for run in runs)
-    assert f"{held} of {len(runs)} deliberately short runs" in text
+    kinds = json.loads((folder / "certificates.json").read_text())["summary"]
+    bounds, wrong, refused = (
+        sum(kind[name] for kind in kinds.values()) for name in ("bounds", "false", "refused")
+    )
+    assert f"{wrong} of {bounds} bounds are false, {refused} runs were refused" in text
+    for name, kind in kinds.items():
+        assert f"{kind['effectivity']:.2g} ({name})" in text
     found = json.loads((folder / "intervals.json").read_text())
     assert f"{round(found['variance']['median'], -4):,.0f}" in text.replace("\n", " ")
     pace = found["speed"]

@@ -40,6 +40,7 @@ def test_certify_prints_two_lines_and_keeps_its_result(run):
     assert kept["l2"]["monotonicity"]["kind"] == "proved"
 
 
+@pytest.mark.slow
 def test_certify_with_what_is_known(run):
     solution = qpde.load(run)
     known = qpde.monotonicity(solution.problem, ellipticity=0.25, potential=0.1)

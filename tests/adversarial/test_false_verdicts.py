@@ -29,7 +29,7 @@ def word(solution):
     return qpde.judge(solution).word
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("sign", [1.0, pytest.param(-1.0, marks=pytest.mark.slow)])
 def test_a_kink_in_the_data_that_the_residual_cannot_see(sign):
     """`u'' = 0` with the solution `x`: a tent inside has no second derivative almost everywhere."""
     problem = Problem(
@@ -89,13 +89,16 @@ def test_rare_exits():
     assert word(moved) is Word.NOT_SOLVED
 
 
-@pytest.mark.parametrize("factor", [0.0, 0.5, 1.5])
+@pytest.mark.parametrize(
+    "factor", [0.5, *(pytest.param(k, marks=pytest.mark.slow) for k in (0.0, 1.5))]
+)
 def test_part_of_a_network(solved, factor):
     solution = with_output(solved("ball"), factor)
     assert solution.score.relative_l2_error > 0.3
     assert word(solution) is Word.NOT_SOLVED
 
 
+@pytest.mark.slow
 def test_a_boundary_that_a_penalty_has_lost():
     """`Q = S` with `S` constant satisfies `Lap u = 0`; its boundary values are wrong."""
     problem = Problem(Box([0.0] * 2, [1.0] * 2), lambda x, u: u.laplacian, lambda x: x[0] - x[1])
@@ -114,6 +117,7 @@ def test_a_boundary_that_a_penalty_has_lost():
     assert word(zero) is not Word.SOLVED
 
 
+@pytest.mark.slow
 def test_an_equation_whose_size_hides_the_error():
     """A factor of 1e-8 makes the loss 1e-16 of what it was, and nothing better."""
     problem = Problem(Ball(3), lambda x, u: 1e-8 * (u.laplacian + 6.0))

@@ -49,6 +49,12 @@ def held(problem, network: Any = 0.0, precision="float64"):
     )
 
 
+def some(names):
+    """Every third in the daily suite, the others with the slow tests."""
+    every = [pytest.param(name, marks=pytest.mark.slow) for name in names]
+    return [name if i % 3 == 0 else every[i] for i, name in enumerate(names)]
+
+
 def rigorous(solution, **options):
     """The bound that is called rigorous, infinite where there is none."""
     try:
@@ -266,7 +272,7 @@ NOT_MONOTONE = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_MONOTONE)
+@pytest.mark.parametrize("name", some(NOT_MONOTONE))
 def test_no_constant_is_proved_where_there_is_none(name):
     assert not monotonicity(Problem(LINE, NOT_MONOTONE[name])).proved
 
@@ -325,7 +331,7 @@ COEFFICIENTS: dict[str, tuple[Any, Any, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", COEFFICIENTS)
+@pytest.mark.parametrize("name", some(COEFFICIENTS))
 def test_a_proved_constant_is_below_quotients(name):
     a, b, c, log = COEFFICIENTS[name]
     problem = Problem(
@@ -415,15 +421,15 @@ def test_no_maximum_principle_for_a_negative_diffusion_in_small_units(unit):
     assert rigorous(held(Problem(LINE, equation)), norm="sup") == np.inf
 
 
-@pytest.mark.parametrize("unit", [1e-165, 1e-30, 1e-12, 1.0, 1e12, 1e100])
+@pytest.mark.parametrize("unit", some([1e-165, 1e-30, 1e-12, 1.0, 1e12, 1e100]))
 def test_the_bound_does_not_depend_on_the_units_of_the_equation(unit):
     """`u'' + 2 = 0` has `1 - x^2`, of size sqrt(8/15); `Q = 0`."""
     problem = Problem(LINE, lambda x, u: unit * (u.laplacian + 2.0))
     assert rigorous(held(problem)) >= np.sqrt(8 / 15)
 
 
-@pytest.mark.parametrize("size", [1e-6, 1e6])
-@pytest.mark.parametrize("place", [0.0, 1.0, 1e3])
+@pytest.mark.parametrize("size", some([1e-6, 1e6]))
+@pytest.mark.parametrize("place", some([0.0, 1.0, 1e3]))
 def test_the_bound_holds_on_small_and_large_domains(size, place):
     """`u'' + 2 / size^2 = 0` on an interval of half length `size`."""
     problem = Problem(
@@ -449,7 +455,7 @@ def test_a_source_between_the_numbers_of_the_machine_is_not_overlooked(norm):
     assert rigorous(held(problem), norm=norm) >= 1.0
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-195])
+@pytest.mark.parametrize("unit", some([1.0, 1e-195]))
 def test_a_small_rotation_is_no_gradient_in_small_units(unit):
     """The Jacobian has `2e-10 x_1` beside the diagonal on one side and `-2e-10 x_0` on the other."""
 
@@ -590,7 +596,7 @@ ETAS = {
 
 
 @pytest.mark.parametrize("norm", ["l2", "sup"])
-@pytest.mark.parametrize("name", ETAS)
+@pytest.mark.parametrize("name", some(ETAS))
 def test_a_boundary_factor_of_ones_own_is_looked_at(name, norm):
     eta, height, source = ETAS[name]
     try:
@@ -635,7 +641,7 @@ STRAIGHT = {
 
 
 @pytest.mark.parametrize("blind", [False, True])
-@pytest.mark.parametrize("name", STRAIGHT)
+@pytest.mark.parametrize("name", some(STRAIGHT))
 def test_data_that_bend_unseen_have_no_bound_of_zero(name, blind):
     try:
         problem = Problem(LINE, lambda x, u: u.laplacian, STRAIGHT[name], blind_to_kinks=blind)
@@ -682,7 +688,7 @@ def test_a_network_that_bends_unseen_has_no_bound(size):
         qpde.certify(solution)
 
 
-@pytest.mark.parametrize("power", [1.25, 0.5, 0.01])
+@pytest.mark.parametrize("power", some([1.25, 0.5, 0.01]))
 def test_data_that_are_singular_at_the_boundary_have_no_l2_bound(power):
     """The second derivative of `(1 + x)^power` is not square integrable for powers below 3/2."""
     try:
