@@ -135,7 +135,7 @@ def test_a_lambda_made_anew_is_the_same_function():
 
 def test_programs_are_forgotten_when_there_are_too_many(monkeypatch):
     cleared = []
-    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(len(memory._seen)))
+    monkeypatch.setattr(memory, "_forget", lambda: cleared.append(len(memory._seen)))
     monkeypatch.setattr(memory, "_seen", set())
     problems = [qpde.zoo.survival(2), qpde.zoo.survival(2, discount=0.5)]
     problems += [
@@ -146,6 +146,23 @@ def test_programs_are_forgotten_when_there_are_too_many(monkeypatch):
     for problem in problems:
         memory.make_room(problem)
     assert cleared == [1]
+
+
+def test_a_users_own_programs_stay():
+    @jax.jit
+    def own(x):
+        return 2.0 * x
+
+    own(1.0)
+    solution = qpde.solve(qpde.zoo.survival(2), **SMALL)
+    solution(np.zeros((1, 2)))
+    memory._forget()
+    with Compiled() as compiled:
+        own(2.0)
+    assert compiled.count == 0
+    with Compiled() as compiled:
+        solution(np.zeros((1, 2)))
+    assert compiled.count > 0
 
 
 def resident():
