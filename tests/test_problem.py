@@ -39,6 +39,26 @@ def test_asks_are_reported():
     assert "asks for laplacian, grad, value" in repr(problem)
 
 
+@pytest.mark.parametrize(
+    ("equation", "word"),
+    [
+        (lambda x, u: u.laplacian + 2 * u.value + 1, "sign of growth"),
+        (lambda x, u: -u.laplacian - 2 * u.value - 1, "sign of growth"),
+        (lambda x, u: u.second(jnp.array([1.0, 0.0])) - u.grad[1], "along x[1]"),  # time as a coordinate
+        (lambda x, u: u.hessian[0, 0] - u.grad[1], "along x[1]"),
+        (lambda x, u: u.laplacian - 2 * u.value + 1, None),
+        (lambda x, u: u.laplacian + (x[0] - 0.5) * u.value, None),  # of both signs
+        (lambda x, u: u.laplacian - u.value**3, None),
+        (lambda x, u: jnp.maximum(u.laplacian - u.value, 0.2 - u.value), None),
+        (lambda x, u: u.trace(jnp.diag(x * x)) - u.value, None),  # degenerate on lines only
+    ],
+)
+def test_what_is_seldom_meant_is_noted(equation, word):
+    problem = Problem(Box([0.0] * 2, [1.0] * 2), equation)
+    assert ("note: " in repr(problem)) == bool(problem.notes) == (word is not None)
+    assert word is None or word in "".join(problem.notes)
+
+
 class HalfBaked(AbstractDomain):
     """A ball whose eta does not vanish on the sphere."""
 

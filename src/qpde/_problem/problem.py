@@ -3,12 +3,11 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
@@ -19,21 +18,13 @@ from .._domain.base import AbstractDomain
 from .._equation.operator import Operator
 from .._equation.roughness import field_roughness
 from .._field.base import AbstractField, Autodiff, as_field
-from .._field.form import Identity
-from .._field.jet import Equation, Jet, Quadratic, Sum
-from .._field.linearise import Coefficients, asks, linearise
-from .._precision import Numbers, copied, key_from, like, number, x64
+from .._field.jet import Equation, Jet, Quadratic
+from .._field.linearise import asks
+from .._precision import Numbers, copied, number, x64
 from .._text import for_name
 from .function import checked_parameters, recognised, with_parameters
+from .probe import looked_at
 from .slips import check_returned, check_signature, explained
-
-# Points and random directions used by the checks.
-_POINTS, _DIRECTIONS = 64, 64
-# What of its largest value inside `eta` may have on the boundary, for rounding.
-_ZERO = 1e-9
-# Up to this dimension eigenvalues are computed, so the sign check is complete at each point;
-# beyond, it looks along the coordinate axes and the random directions.
-_EIGEN = 100
 
 
 class Problem(eqx.Module):
@@ -64,7 +55,8 @@ class Problem(eqx.Module):
     Building one checks shapes, finite values, `eta` on the boundary and ellipticity, and raises
     `ValueError` when something is wrong. An equation may be written with either sign: `orientation`
     is +1 where `dF/dHess u` is positive semi-definite and -1 where it is negative; the library then
-    works with `orientation * L`.
+    works with `orientation * L`. What is allowed and seldom meant, a potential of the wrong sign or a
+    coordinate without second derivatives, is said in `notes`, which `print` shows.
     """
 
     domain: AbstractDomain
@@ -77,6 +69,7 @@ class Problem(eqx.Module):
     asks: tuple[str, ...] = eqx.field(static=True)
     blind_to_kinks: bool = eqx.field(static=True)
     name: str = eqx.field(static=True)
+    notes: tuple[str, ...] = eqx.field(static=True)
 
     @x64()
     def __init__(
@@ -121,7 +114,8 @@ class Problem(eqx.Module):
         self.asks = _check_shapes(self)
         self.equation = recognised("The equation", equation, self.dim, jet=True)
         self.exact = recognised("The exact solution", exact, self.dim)
-        self.orientation = number(_check_values(self))
+        sign, self.notes = looked_at(self)
+        self.orientation = number(sign)
         self.recipe = None
 
     def with_recipe(self, recipe: str) -> "Problem":
@@ -164,7 +158,8 @@ class Problem(eqx.Module):
         text = (
             f"{for_name(self.name)}: {self.domain!r}; the equation asks for {asks}; oriented {sign}"
         )
-        return f"{text}; {self.boundary!r}" if self.smoothed else text
+        text = f"{text}; {self.boundary!r}" if self.smoothed else text
+        return "\n".join([text, *(f"  note: {note}" for note in self.notes)])
 
 
 def _refuse_unused(parameters: dict[str, Any], taken: set[str]) -> None:
@@ -250,121 +245,3 @@ def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: st
         result = jax.eval_shape(checked, point)
     if result.shape != ():
         raise ValueError(f"{what} must return a scalar of shape (), got {result.shape}. {cure}")
-
-
-class _Sample(eqx.Module):
-    """What the checks look at, as arrays over points."""
-
-    points: Array
-    edge: Array
-    eta_inside: Array
-    eta_edge: Array
-    data: Array
-    start: Array  # L f
-    second: Array  # (points, jets, directions): w' (dF/dHess) w / |w|^2
-
-
-@eqx.filter_jit
-def _probe(problem: Problem, bumps: Quadratic, directions: Any) -> _Sample:
-    inside_key, edge_key = jr.split(key_from(0))
-    domain, dim = problem.domain, problem.dim
-    points = domain.sample(inside_key, _POINTS)
-    edge = domain.sample_boundary(edge_key, _POINTS)
-    if points.shape != (_POINTS, dim) or edge.shape != (_POINTS, dim):
-        raise ValueError(f"The domain's samplers must return (n, {dim}) points.")
-
-    def at(x: Array) -> tuple[Array, Array]:
-        base = Jet(problem.boundary.at(x), x)
-
-        def second(bump: Quadratic) -> Array:
-            jet = Jet(Sum(base, Jet(bump, x)), x)
-            return _second_order(linearise(problem.equation, x, jet), directions)
-
-        start = like(x, problem.equation(x, base))
-        return start, jax.vmap(second)(bumps)
-
-    start, second = jax.vmap(at)(points)
-    return _Sample(
-        points=points,
-        edge=edge,
-        eta_inside=jax.vmap(domain.eta.value)(points),
-        eta_edge=jax.vmap(domain.eta.value)(edge),
-        data=jax.vmap(problem.boundary.value)(jnp.concatenate([points, edge])),
-        start=start,
-        second=second,
-    )
-
-
-def _random_jets(dim: int) -> tuple[Quadratic, np.ndarray]:
-    """Jets to add to that of the boundary data, from none to large, and unit directions."""
-    rng = np.random.default_rng(0)
-    sizes = np.array([0.0, 0.1, 1.0, 10.0])
-    bumps = Quadratic(
-        sizes * rng.standard_normal(4),
-        sizes[:, None] * rng.standard_normal((4, dim)),
-        sizes * rng.standard_normal(4),
-        sizes[:, None] * rng.standard_normal((4, dim)),
-    )
-    directions = rng.standard_normal((_DIRECTIONS, dim))
-    return bumps, directions / np.linalg.norm(directions, axis=1, keepdims=True)
-
-
-def _second_order(at: Coefficients, directions: Array) -> Array:
-    """The second-order part along some directions, or its eigenvalues in low dimension."""
-    dim = directions.shape[1]
-    if all(isinstance(form, Identity) for form in at.forms) and at.hessian is None:
-        return at.quadratic(directions[:1])
-    if dim <= _EIGEN:
-        return jnp.linalg.eigvalsh(at.matrix())
-    return jnp.concatenate([at.quadratic(directions), at.diagonal()])
-
-
-def _check_values(problem: Problem) -> float:
-    """Check numbers on a sample; return the orientation."""
-    sample = jax.tree.map(np.asarray, _probe(problem, *_random_jets(problem.dim)))
-    if not np.all(sample.eta_inside > 0):
-        _fail("eta must be positive inside the domain", sample.points, sample.eta_inside > 0)
-    flat = np.abs(sample.eta_edge) <= _ZERO * np.max(sample.eta_inside)
-    if not np.all(flat):
-        _fail("eta must vanish on the boundary", sample.edge, flat)
-    finite = np.isfinite(sample.data)
-    if not np.all(finite):
-        _fail(
-            "The boundary function must be finite on the whole closure of the domain, because "
-            "it also serves as the extension inside. It is not",
-            np.concatenate([sample.points, sample.edge]),
-            finite,
-        )
-    finite = np.isfinite(sample.start)
-    if not np.all(finite):
-        _fail(
-            "The equation is not finite at u = boundary function. Check it for division by "
-            "zero or for derivatives of the boundary function that do not exist",
-            sample.points,
-            finite,
-        )
-    return _orientation(sample.second)
-
-
-def _orientation(second: np.ndarray) -> float:
-    # Coefficients need not exist at every jet (|grad u| at grad u = 0), only at most of them.
-    known = second[np.isfinite(second)]
-    if known.size == 0:
-        raise ValueError(
-            "The derivative of the equation in u's second derivatives is nowhere finite."
-        )
-    largest = np.max(np.abs(known))
-    positive, negative = np.any(known > 1e-9 * largest), np.any(known < -1e-9 * largest)
-    if positive and negative:
-        raise ValueError(
-            "The equation is not elliptic: its second-order part has both signs on the domain. "
-            "Check the signs of the second derivatives; a diffusion matrix must be semi-definite."
-        )
-    if largest == 0:
-        raise ValueError("The equation asks for second derivatives but does not depend on them.")
-    return -1.0 if negative else 1.0
-
-
-def _fail(message: str, points: np.ndarray, good: np.ndarray) -> NoReturn:
-    where = np.array2string(points[~good][0], precision=4, threshold=6)
-    raise ValueError(f"{message}, for example at x = {where}.")

@@ -1,0 +1,173 @@
+"""What a problem looks like at random points and jets: mistakes are refused, the sign and doubts are told."""
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array
+
+from .._field.form import Identity
+from .._field.jet import Jet, Quadratic, Sum
+from .._field.linearise import Coefficients, linearise
+from .._precision import key_from, like
+
+if TYPE_CHECKING:
+    from .problem import Problem
+
+# Points and random directions used by the checks.
+_POINTS, _DIRECTIONS = 64, 64
+# What of its largest value inside `eta` may have on the boundary, for rounding.
+_ZERO = 1e-9
+# Up to this dimension eigenvalues are computed, so the sign check is complete at each point;
+# beyond, it looks along the coordinate axes and the random directions.
+_EIGEN = 100
+
+
+_GROWS = (
+    "u itself enters with the sign of growth: c < 0 in `A : Hess u + b . grad u - c u`. No maximum principle "
+    "holds, and near an eigenvalue solutions explode. If it is meant as a discount or a killing rate, change "
+    "its sign."
+)
+_DEGENERATE = (
+    "There is no second derivative along {axes}. If that is time, a value is prescribed on its last slice "
+    "too, where the solution has one of its own: unless they agree, no network resolves the layer between "
+    "them."
+)
+
+
+class _Sample(eqx.Module):
+    """What the checks look at, as arrays over points."""
+
+    points: Array
+    edge: Array
+    eta_inside: Array
+    eta_edge: Array
+    data: Array
+    start: Array  # L f
+    second: Array  # (points, jets, directions): w' (dF/dHess) w / |w|^2
+    value: Array  # (points, jets): dF/du
+    along: Array  # (coordinates,): the largest |dF/dHess_ii|
+
+
+@eqx.filter_jit
+def _probe(problem: "Problem", bumps: Quadratic, directions: Any) -> _Sample:
+    inside_key, edge_key = jr.split(key_from(0))
+    domain, dim = problem.domain, problem.dim
+    points = domain.sample(inside_key, _POINTS)
+    edge = domain.sample_boundary(edge_key, _POINTS)
+    if points.shape != (_POINTS, dim) or edge.shape != (_POINTS, dim):
+        raise ValueError(f"The domain's samplers must return (n, {dim}) points.")
+
+    def at(x: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+        base = Jet(problem.boundary.at(x), x)
+
+        def coefficients(bump: Quadratic) -> tuple[Array, Array, Array]:
+            found = linearise(problem.equation, x, Jet(Sum(base, Jet(bump, x)), x))
+            return _second_order(found, directions), found.value, jnp.abs(found.diagonal())
+
+        start = like(x, problem.equation(x, base))
+        return start, jax.vmap(coefficients)(bumps)
+
+    start, (second, value, along) = jax.vmap(at)(points)
+    return _Sample(
+        points=points,
+        edge=edge,
+        eta_inside=jax.vmap(domain.eta.value)(points),
+        eta_edge=jax.vmap(domain.eta.value)(edge),
+        data=jax.vmap(problem.boundary.value)(jnp.concatenate([points, edge])),
+        start=start,
+        second=second,
+        value=value,
+        along=jnp.max(along, axis=(0, 1)),
+    )
+
+
+def _random_jets(dim: int) -> tuple[Quadratic, np.ndarray]:
+    """Jets to add to that of the boundary data, from none to large, and unit directions."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([0.0, 0.1, 1.0, 10.0])
+    bumps = Quadratic(
+        sizes * rng.standard_normal(4),
+        sizes[:, None] * rng.standard_normal((4, dim)),
+        sizes * rng.standard_normal(4),
+        sizes[:, None] * rng.standard_normal((4, dim)),
+    )
+    directions = rng.standard_normal((_DIRECTIONS, dim))
+    return bumps, directions / np.linalg.norm(directions, axis=1, keepdims=True)
+
+
+def _second_order(at: Coefficients, directions: Array) -> Array:
+    """The second-order part along some directions, or its eigenvalues in low dimension."""
+    dim = directions.shape[1]
+    if all(isinstance(form, Identity) for form in at.forms) and at.hessian is None:
+        return at.quadratic(directions[:1])
+    if dim <= _EIGEN:
+        return jnp.linalg.eigvalsh(at.matrix())
+    return jnp.concatenate([at.quadratic(directions), at.diagonal()])
+
+
+def looked_at(problem: "Problem") -> tuple[float, tuple[str, ...]]:
+    """Check numbers on a sample; return the orientation, and what may not be meant."""
+    sample = jax.tree.map(np.asarray, _probe(problem, *_random_jets(problem.dim)))
+    if not np.all(sample.eta_inside > 0):
+        _fail("eta must be positive inside the domain", sample.points, sample.eta_inside > 0)
+    flat = np.abs(sample.eta_edge) <= _ZERO * np.max(sample.eta_inside)
+    if not np.all(flat):
+        _fail("eta must vanish on the boundary", sample.edge, flat)
+    finite = np.isfinite(sample.data)
+    if not np.all(finite):
+        _fail(
+            "The boundary function must be finite on the whole closure of the domain, because "
+            "it also serves as the extension inside. It is not",
+            np.concatenate([sample.points, sample.edge]),
+            finite,
+        )
+    finite = np.isfinite(sample.start)
+    if not np.all(finite):
+        _fail(
+            "The equation is not finite at u = boundary function. Check it for division by "
+            "zero or for derivatives of the boundary function that do not exist",
+            sample.points,
+            finite,
+        )
+    sign = _orientation(sample.second)
+    return sign, _notes(sign * sample.value, sample.along)
+
+
+def _notes(growth: np.ndarray, along: np.ndarray) -> tuple[str, ...]:
+    """Doubts, without numbers: a sweep over a parameter keeps its programs."""
+    notes = []
+    if np.all(growth >= 0) and np.any(growth > 0):
+        notes.append(_GROWS)
+    flat = [f"x[{axis}]" for axis in np.flatnonzero(along == 0)]
+    if flat:
+        few = flat if len(flat) <= 3 else [*flat[:2], f"{len(flat) - 2} more coordinates"]
+        notes.append(_DEGENERATE.format(axes=" and ".join(few)))
+    return tuple(notes)
+
+
+def _orientation(second: np.ndarray) -> float:
+    # Coefficients need not exist at every jet (|grad u| at grad u = 0), only at most of them.
+    known = second[np.isfinite(second)]
+    if known.size == 0:
+        raise ValueError(
+            "The derivative of the equation in u's second derivatives is nowhere finite."
+        )
+    largest = np.max(np.abs(known))
+    positive, negative = np.any(known > 1e-9 * largest), np.any(known < -1e-9 * largest)
+    if positive and negative:
+        raise ValueError(
+            "The equation is not elliptic: its second-order part has both signs on the domain. "
+            "Check the signs of the second derivatives; a diffusion matrix must be semi-definite."
+        )
+    if largest == 0:
+        raise ValueError("The equation asks for second derivatives but does not depend on them.")
+    return -1.0 if negative else 1.0
+
+
+def _fail(message: str, points: np.ndarray, good: np.ndarray) -> NoReturn:
+    where = np.array2string(points[~good][0], precision=4, threshold=6)
+    raise ValueError(f"{message}, for example at x = {where}.")
