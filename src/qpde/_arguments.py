@@ -5,9 +5,16 @@ hold it: numbers as NumPy float64 arrays, counts and flags as Python's own.
 """
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Never as Nothing
+else:
+    # `**unknown: Nothing` collects arguments that do not exist, for `no_others` to answer; type checkers
+    # refuse them, as they would without it.
+    Nothing = Any
 
 # Whole numbers that programs count with have 32 bits.
 MOST = 2**31 - 1

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._arguments import an_instance, flag, no_others, real, shown
+from .._arguments import Nothing, an_instance, flag, no_others, real, shown
 from .._network.base import trainable
 from .._network.shallow import ShallowField
 from .._precision import Numbers
@@ -132,7 +132,7 @@ class QLearning(AbstractRule):
         *,
         optimiser: Any = None,
         truncation: Truncation | None = None,
-        **unknown: Any,
+        **unknown: Nothing,
     ):
         no_others("QLearning", unknown, "rate, optimiser and truncation")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
@@ -184,7 +184,7 @@ class DeepGalerkin(AbstractRule):
     exact_boundary = True
     name = "deep-galerkin"
 
-    def __init__(self, rate: Any = None, *, optimiser: Any = None, **unknown: Any):
+    def __init__(self, rate: Any = None, *, optimiser: Any = None, **unknown: Nothing):
         no_others("DeepGalerkin", unknown, "rate and optimiser")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
 
@@ -210,7 +210,7 @@ class Penalty(AbstractRule):
     name = "penalty"
 
     def __init__(
-        self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None, **unknown: Any
+        self, weight: float = 100.0, *, rate: Any = None, optimiser: Any = None, **unknown: Nothing
     ):
         no_others("Penalty", unknown, "weight, rate and optimiser")
         self.weight = real("The penalty's weight", weight, above=0.0)

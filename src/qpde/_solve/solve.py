@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .._arguments import a_function, an_instance, flag, no_others, shown
+from .._arguments import Nothing, a_function, an_instance, flag, no_others, shown
 from .._problem.measure import AbstractMeasure
 from .._problem.problem import Problem
 from .._problem.solution import Solution
@@ -32,7 +32,7 @@ def solve(
     precision: str | None = None,
     progress: bool = True,
     throw: bool = True,
-    **unknown: Any,
+    **unknown: Nothing,
 ) -> Solution:
     """Solve a problem by training a network.
 
