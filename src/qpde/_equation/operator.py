@@ -25,13 +25,12 @@ from .._precision import Numbers, copied, key_from, like
 from .._program.interval import Unbounded, enclose, encloser, roughness_over
 from .._program.polynomial import same_program
 from .._program.program import JUMP, KINK, dependencies
-from .._program.rewrite import operations, rewritten
 from .._program.search import is_semidefinite, least_on_cells, smallest_eigenvalues
+from .cells import cells
+from .damping import Damping, Whole, every_jet
 
 # Random points inside; a tenth as many on the boundary.
 _SAMPLE = 20_000
-# Cells into which the domain's box is cut along every axis, by dimension; one box beyond.
-_CELLS = {1: 4_096, 2: 64, 3: 16}
 # Up to this dimension matrices of coefficients, and their derivatives, are made.
 _MATRIX, _SECOND = 200, 12
 
@@ -82,13 +81,13 @@ class Operator(eqx.Module):
     def of(cls, domain: AbstractDomain, equation: Equation, orientation: Numbers) -> "Operator":
         """Look at the equation's program: what its coefficients depend on."""
         domain, equation = copied((domain, equation))
-        boxes = _boxes(domain)
+        boxes = every_jet(domain)
         jet = [lower for lower, _ in boxes]
         isotropic = _is_isotropic(equation, jet)
         parts = _Parts(equation)
         # The last argument is a direction, which is no part of the jet.
         reach = [seen - {5} for seen in dependencies(parts, *jet, jet[0])]
-        (program,) = roughness_over(_Whole(equation), *boxes)
+        (program,) = roughness_over(Whole(equation), *boxes)
         coefficients = roughness_over(parts, *boxes, boxes[2])
         second, first, value = reach
         # Derivatives in u do not see jumps in u.
@@ -110,8 +109,8 @@ class Operator(eqx.Module):
             return True
         if self.orientation != other.orientation or not eqx.tree_equal(self.domain, other.domain):
             return False
-        jet = [lower for lower, _ in _boxes(self.domain)]
-        return same_program(_Whole(self.equation), _Whole(other.equation), *jet)
+        jet = [lower for lower, _ in every_jet(self.domain)]
+        return same_program(Whole(self.equation), Whole(other.equation), *jet)
 
     def coefficients(self, x: Float[Array, " d"], v: Any = 0.0) -> tuple[Array, Array, Array]:
         """`A`, `b` and `c` at `x`; `A` is a number `s` where `A = s I`, and a matrix elsewhere.
@@ -188,10 +187,10 @@ class Operator(eqx.Module):
 
         Raises `Unbounded` where interval arithmetic gives none.
         """
-        boxes = _boxes(self.domain)
+        boxes = every_jet(self.domain)
         if values is not None:
             boxes[1] = (np.asarray(values[0]), np.asarray(values[1]))
-        damping = _Damping(self.equation, self.orientation)
+        damping = Damping(self.equation, self.orientation)
         count = damping.choices(*(low for low, _ in boxes))
         (span,) = enclose(damping, *boxes, (np.zeros(count), np.ones(count)))
         if not np.isfinite(span.low):
@@ -319,27 +318,6 @@ def smallest_eigenvalue(operator: Operator) -> Callable[[Array], Array]:
     return operator.second if operator.isotropic else _SmallestEigenvalue(operator)
 
 
-def covering_box(domain: AbstractDomain) -> tuple[np.ndarray, np.ndarray]:
-    """The enclosing box, rounded outwards where its corners are sums of floats."""
-    lower, upper = (np.asarray(end) for end in domain.enclosing_box)
-    if domain.fills_box or not np.any(np.asarray(domain.centre)):
-        return lower, upper
-    return np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
-
-
-def cells(domain: AbstractDomain) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper corners of boxes that cover the domain, `(n, d)` each."""
-    lower, upper = covering_box(domain)
-    count = _CELLS.get(domain.dim, 1)
-    if count == 1:
-        return lower[None], upper[None]
-    axes = [np.arange(count)] * domain.dim
-    index = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, domain.dim)
-    width = (upper - lower) / count
-    # The last cell ends exactly where the box does.
-    return lower + index * width, np.where(index + 1 == count, upper, lower + (index + 1) * width)
-
-
 @eqx.filter_jit
 def _value(function: Callable[[Array], Array], x: Any) -> Array:
     return function(x)
@@ -359,62 +337,6 @@ def _smallest(domain: AbstractDomain, function: Any, values: Any, key: PRNGKeyAr
     signed = jnp.where(jr.bernoulli(jr.fold_in(key, 4), shape=size.shape), size, -size)
     v = jnp.where(jnp.arange(len(points)) % 2 == 0, v, jnp.clip(signed, values[0], values[1]))
     return jnp.min(jax.vmap(function)(points, v))
-
-
-def _boxes(domain: AbstractDomain) -> list[tuple[Any, Any]]:
-    """The domain's box, and all jets: value, slope, curvature and direction of a `Quadratic`."""
-    dim = domain.dim
-    everything = [(np.full(shape, -np.inf), np.full(shape, np.inf)) for shape in ((), dim, (), dim)]
-    lower, upper = (np.asarray(end) for end in domain.enclosing_box)
-    return [(lower, upper), *everything]
-
-
-class _Whole(eqx.Module):
-    """The equation itself as a function of a point and a jet."""
-
-    equation: Equation
-
-    def __call__(self, x: Any, *jet: Any) -> Array:
-        return jnp.asarray(self.equation(x, Jet(Quadratic(*jet), x)))
-
-
-class _Damping(eqx.Module):
-    """`-dF/du` as a function of a point, a jet, and a share in (0, 1) for every choice in the program.
-
-    `max(a, b)` is followed as `b + share (a - b)`: for every share, because the slope of a maximum lies
-    between those of its operands, and in this order, which keeps the interval of two constant slopes.
-    """
-
-    equation: Equation
-    orientation: Numbers
-
-    def choices(self, *arguments: Any) -> int:
-        """How many choices the program makes."""
-        program = jax.make_jaxpr(_Whole(self.equation))(*arguments)
-        return sum(1 for _ in operations(program.jaxpr, _CHOICES))
-
-    def __call__(self, x: Any, v: Any, *rest: Any) -> Array:
-        *jet, shares = rest
-
-        def rule(number: int, equation: Any, values: list[Any]) -> Any:
-            return _CHOICES[equation.primitive.name](equation, shares[number], *values)
-
-        def whole(value: Any) -> Array:
-            return rewritten(_Whole(self.equation), (x, value, *jet), _CHOICES, rule)
-
-        return -self.orientation * jax.jvp(whole, (v,), (jnp.ones_like(v),))[1]
-
-
-def _between(equation: Any, share: Any, a: Any, b: Any) -> Array:
-    return b + share * (a - b)
-
-
-# Continuous choices; one share for all entries of a largest of many would not do: these are not followed.
-_CHOICES: dict[str, Callable[..., Array]] = {
-    "max": _between,
-    "min": _between,
-    "abs": lambda equation, share, a: a - 2.0 * share * a,
-}
 
 
 class _Parts(eqx.Module):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations
 from .._domain.base import AbstractDomain
-from .._equation.operator import cells
+from .._equation.cells import cells
 from .._equation.roughness import field_roughness, roughness_level
 from .._equation.smoothness import leap_inside, leap_on_line
 from .._field.base import AbstractField

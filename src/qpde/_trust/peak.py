@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain
-from .._equation.operator import Operator, Structure, cells
+from .._equation.cells import cells
+from .._equation.operator import Operator, Structure
 from .._precision import cast, key_from
 from .._problem.solution import Solution
 from .._problem.trial import Trial

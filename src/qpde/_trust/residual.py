@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain
-from .._equation.operator import covering_box
+from .._equation.cells import covering_box
 from .._equation.roughness import field_roughness
 from .._precision import by_chunks, cast, key_from
 from .._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
