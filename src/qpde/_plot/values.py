@@ -12,7 +12,7 @@ from .._problem.solution import Solution
 from .._walks.estimate import Estimate
 from .evaluate import many, on_section, quietly
 from .sections import inside_line, misses, straight_line
-from .style import COMPUTED, CYCLE, EXACT, an_axes, are_axes, finish, new_axes, new_figure
+from .style import COMPUTED, CYCLE, EXACT, are_axes, finish, new_axes, new_figure
 from .words import checked, title
 
 # More points than a figure shows.
@@ -88,8 +88,7 @@ def profile(
     pair = exact is not None if ax is None else isinstance(ax, tuple | list | np.ndarray)
     if pair and exact is None:
         raise ValueError("Without an exact solution there is no error to draw. Pass one axes.")
-    if ax is not None:
-        ax = are_axes("ax", ax, ("the curves", "the error")) if pair else an_axes("ax", ax)
+    given = None if ax is None else _panels(ax, pair)
     count = whole("count", count, least=2, most=_MANY)
     _check_estimate(estimate, domain)
     origin, unit, label = straight_line(domain, direction, through)
@@ -97,10 +96,7 @@ def profile(
     if t.size == 0:
         raise ValueError(misses("line", domain, through))
     computed = on_section(quietly, solution, origin, unit, t)
-    if ax is None and pair:
-        ax = new_figure((4.8, 4.2), 2, 1, sharex=True, height_ratios=(2, 1))
-        ax[0].figure.align_ylabels(ax)
-    upper, lower = ax if pair else (new_axes(ax),) * 2
+    upper, lower = given or _panels(None, pair)
     if exact is not None:
         u = on_section(many, exact, origin, unit, t)
         upper.plot(t, u, color=EXACT, lw=1.0, label="exact")
@@ -114,6 +110,17 @@ def profile(
     lower.set(xlabel=label)
     finish(upper, title(solution, "line" if domain.dim > 1 else "", through))
     return (upper, lower) if pair else upper
+
+
+def _panels(ax: Any, pair: bool) -> Any:
+    """The axes of the curves and of the error: two or the same, given or new."""
+    if not pair:
+        return (new_axes(ax),) * 2
+    if ax is not None:
+        return are_axes("ax", ax, ("the curves", "the error"))
+    axes = new_figure((4.8, 4.2), 2, 1, sharex=True, height_ratios=(2, 1))
+    axes[0].figure.align_ylabels(axes)
+    return axes
 
 
 def scatter(solution: Solution, ax: Any = None, *, count: int = 2_000, seed: int = 0) -> Any:
