@@ -16,6 +16,7 @@ import traceback
 import warnings
 from pathlib import Path
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import optax
@@ -162,6 +163,7 @@ def one(rng, table, names):
 def main(count, seed, *only):
     signal.signal(signal.SIGALRM, late)
     warnings.simplefilter("ignore")
+    mpl.use("agg")
     problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian + 1.0)
     solution = qpde.solve(problem, network=qpde.Shallow(4), batch=8, steps=0, progress=False)
     solution(np.zeros((1, 2)))

@@ -107,7 +107,9 @@ def _checked_count(count: Any, size: int, dim: int) -> int:
     if count is None:
         return usual
     most = min(_ENTRIES // size, _NODES if dim == 1 else _ENTRIES)
-    return whole("count", count, least=size, most=max(most, usual))
+    if whole("count", count, most=max(most, usual)) < size:
+        raise ValueError(f"count must be at least {size}, the number of coefficients, got {count}.")
+    return int(count)
 
 
 def _solved(
