@@ -16,7 +16,18 @@ import optax
 import pytest
 
 import qpde
-from qpde._arguments import a_function, an_instance, flag, real, reals, shown, whole
+from qpde._arguments import (
+    a_function,
+    a_range,
+    a_seed,
+    an_instance,
+    flag,
+    one_of,
+    real,
+    reals,
+    shown,
+    whole,
+)
 
 SLIPS = {
     "NumPy": (lambda x, u: u.laplacian + np.sin(x[0]), "Use that of jax.numpy: jnp.sin"),
@@ -101,6 +112,9 @@ def test_arguments_of_other_libraries_get_the_cure():
 def test_the_layer_itself():
     assert real("a", 2, above=0.0) == 2.0
     assert whole("n", np.int64(3)) == 3
+    assert a_seed(2**63 - 1) == 2**63 - 1
+    assert a_range("r", [0, 1]) == (0.0, 1.0)
+    assert one_of("n", "a", ("a", "b")) == "a"
     assert flag("f", np.True_) is True
     assert reals("a", [1, 2.5]).tolist() == [1.0, 2.5]
     for call, words in (
@@ -110,6 +124,11 @@ def test_the_layer_itself():
         (lambda: real("a", True), "got True"),
         (lambda: whole("n", 2.0), "n must be a whole number, not negative, got 2.0"),
         (lambda: whole("n", 2**40), "n must be at most 2,147,483,647"),
+        (lambda: whole("n", 2**40, least=4, most=99), "n must be a whole number from 4 to 99, got"),
+        (lambda: a_seed(10**400), r"seed must be less than 2\^63, got an integer of more"),
+        (lambda: a_seed(-1), "seed must be a whole number, not negative, got -1"),
+        (lambda: a_range("r", (2, 1)), r"r is \(low, high\) with finite low < high, got \(2, 1\)"),
+        (lambda: one_of("n", np.zeros(2), ("a", "b")), r'n is "a" or "b", got array\('),
         (lambda: flag("f", 1), "f must be True or False, got 1"),
         (
             lambda: an_instance("d", qpde.Ball, qpde.Ball, "qpde.Ball(2)"),
@@ -128,6 +147,24 @@ def test_the_layer_itself():
             raise RuntimeError
 
     assert "its repr raises RuntimeError" in shown(Silent())
+
+
+def test_wrong_functions_of_a_point_get_the_cure():
+    """The same sentences wherever a function of one point is taken."""
+    domain, problem = qpde.Ball(2), qpde.zoo.survival(2)
+    for takes in (
+        lambda function: qpde.lift(function, domain),
+        lambda function: qpde.Weighted(domain, function),
+        lambda function: qpde.explain(problem, network=function),
+    ):
+        for function, words in (
+            (lambda x: np.cos(x[0]), "Use that of jax.numpy"),
+            (lambda x: None, "returned None. Does it lack a `return`"),
+            (lambda x, y: x[0], r"must take one point \(x\); it takes \(x, y\)"),
+            (lambda x: x, r"must return a scalar of shape \(\), got \(2,\)"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                takes(function)
 
 
 def fuzzed(count, seed):

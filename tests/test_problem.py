@@ -44,7 +44,8 @@ def test_asks_are_reported():
     [
         (lambda x, u: u.laplacian + 2 * u.value + 1, "sign of growth"),
         (lambda x, u: -u.laplacian - 2 * u.value - 1, "sign of growth"),
-        (lambda x, u: u.second(jnp.array([1.0, 0.0])) - u.grad[1], "along x[1]"),  # time as a coordinate
+        # time as a coordinate
+        (lambda x, u: u.second(jnp.array([1.0, 0.0])) - u.grad[1], "along x[1]"),
         (lambda x, u: u.hessian[0, 0] - u.grad[1], "along x[1]"),
         (lambda x, u: u.laplacian - 2 * u.value + 1, None),
         (lambda x, u: u.laplacian + (x[0] - 0.5) * u.value, None),  # of both signs

@@ -73,12 +73,37 @@ def real(
 def whole(name: str, value: Any, *, least: int = 0, most: int = MOST) -> int:
     """A whole number in a range."""
     good = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-    if not good or value < least:
-        expected = "not negative" if least == 0 else f"from {least} up"
-        raise ValueError(f"{name} must be a whole number, {expected}, got {shown(value)}.")
+    small = most < MOST
+    if not good or value < least or (small and value > most):
+        expected = ", not negative," if least == 0 else f", from {least} up,"
+        expected = f" from {least} to {most:,}," if small else expected
+        raise ValueError(f"{name} must be a whole number{expected} got {shown(value)}.")
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {shown(value)}.")
     return int(value)
+
+
+def a_seed(value: Any) -> int:
+    """A seed: a whole number below 2^63, as JAX takes them."""
+    if isinstance(value, int | np.integer) and value >= 2**63:
+        raise ValueError(f"seed must be less than 2^63, got {shown(value)}.")
+    return whole("seed", value, most=2**63)
+
+
+def a_range(name: str, value: Any) -> tuple[float, float]:
+    """Two finite numbers, the smaller first."""
+    pair = reals(name, value, "(low, high) with low < high")
+    if pair.shape != (2,) or not pair[0] < pair[1]:
+        raise ValueError(f"{name} is (low, high) with finite low < high, got {shown(value)}.")
+    return float(pair[0]), float(pair[1])
+
+
+def one_of(name: str, value: Any, words: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in words:
+        listed = " or ".join(f'"{word}"' for word in words)
+        raise ValueError(f"{name} is {listed}, got {shown(value)}.")
+    return value
 
 
 def flag(name: str, value: Any) -> bool:

@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._arguments import a_function, a_seed, an_instance, flag, real
 from .._domain.base import AbstractDomain
 from .._domain.sheet import Sheet
 from .._equation.roughness import rough_on
 from .._field.base import AbstractField, Autodiff, Constant
 from .._field.form import AbstractForm
+from .._field.slips import check_signature, expect_scalar
 from .._precision import x64
 from .coons import Coons, faces
 from .fit import EXACT, Smooth, fit
@@ -87,7 +89,7 @@ def lift(
     its boundary values are off. Kinks that cannot be rounded off (of a choice) are fitted smoothly, or
     refused where the fit misses more than 5 % of the largest value.
     """
-    _check(g, domain, smoothing)
+    _check(g, domain, seed, patch, smoothing)
     if domain.fills_box and domain.dim == 1:
         return _line(g, domain)
     if _may_be_rough(g, domain):
@@ -95,12 +97,16 @@ def lift(
     return _smooth_lift(g, domain, seed, patch)
 
 
-def _check(g: Callable[..., Any], domain: AbstractDomain, smoothing: float) -> None:
+def _check(g: Any, domain: Any, seed: Any, patch: Any, smoothing: Any) -> None:
+    a_function("g", g, "a function from a point (d,) of the boundary to a number")
+    an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
+    check_signature("The boundary function", g, "one point (x)", 1)
     point = jax.ShapeDtypeStruct((domain.dim,), jnp.float32)
-    shape = jax.eval_shape(lambda x: jnp.asarray(g(x)), point).shape
-    if shape != ():
-        raise ValueError(f"lift takes g from a point (d,) to a scalar of shape (), got {shape}.")
-    if not 0 < smoothing <= 1:
+    expect_scalar("The boundary function", g, point, "It takes one point (d,), not a batch.")
+    a_seed(seed)
+    if patch is not None:
+        flag("patch", patch)
+    if not 0 < real("smoothing", smoothing) <= 1:
         raise ValueError(f"smoothing is a share of the inradius in (0, 1], got {smoothing!r}.")
 
 

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._arguments import a_function, reals
 from .._precision import Numbers, like, number
 from .form import AbstractForm, Factor, Identity
 from .jet import At, Source
+from .slips import check_signature
 
 # Second derivatives by autodiff are taken in this many directions at a time: enough to fill the
 # machine's vector units, few enough that memory does not grow with the dimension.
@@ -159,9 +161,14 @@ def as_field(thing: Any) -> AbstractField:
     """A field from a number, a field, or a function of one point."""
     if isinstance(thing, AbstractField):
         return thing
+    expected = "a number, a field or a function of one point"
     if callable(thing):
+        check_signature("The function", a_function("A field", thing, expected), "one point (x)", 1)
         return Autodiff(thing)
-    return Constant(thing)
+    value = reals("A field", thing, expected)
+    if value.shape != ():
+        raise ValueError(f"A field must be {expected}, got an array of shape {value.shape}.")
+    return Constant(value)
 
 
 def by_value(field: AbstractField) -> AbstractField:

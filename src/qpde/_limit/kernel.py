@@ -26,10 +26,11 @@ import numpy as np
 from jaxtyping import Array
 
 from .. import activations
-from .._arguments import real
+from .._arguments import an_instance, real, reals
 from .._domain.base import AbstractDomain
 from .._network.shallow import ShallowField
 from .._precision import cast, x64
+from .._problem.points import as_rows
 from ..activations import AbstractActivation
 
 # Terms of Mehler's series, and points of the trapezoidal rule for its coefficients, which converges
@@ -118,18 +119,18 @@ class TangentKernel:
 
     def grad(self, x: Any, y: Any) -> np.ndarray:
         """`grad_x A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m, d)`."""
-        x, y = (np.asarray(v, np.float64) for v in (x, y))
+        x, y = _both(x, y)
         found = self.values(x, y)
         return found.along_x[..., None] * x[:, None] + found.along_y[..., None] * y[None]
 
     def laplacian(self, x: Any, y: Any) -> np.ndarray:
         """`Lap_x A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m)`."""
-        x, y = (np.asarray(v, np.float64) for v in (x, y))
+        x, y = _both(x, y)
         return self.values(x, y).second(x, y, np.ones(x.shape[-1]))
 
     def hessian(self, x: Any, y: Any) -> np.ndarray:
         """`Hess_x A(x, y)` for all pairs: `(n, d), (m, d) -> (n, m, d, d)`."""
-        x, y = (np.asarray(v, np.float64) for v in (x, y))
+        x, y = _both(x, y)
         h0, h1, h2, h3 = (h[..., None, None] for h in self.values(x, y).curvature)
         a, b = x[:, None], y[None]
         cross = a[..., :, None] * b[..., None, :]
@@ -140,9 +141,7 @@ class TangentKernel:
 
     def values(self, x: Any, y: Any) -> Values:
         """`A` and its derivatives for all pairs of points."""
-        x, y = (np.asarray(v, np.float64) for v in (x, y))
-        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
-            raise ValueError(f"Points have shapes (n, d) and (m, d), got {x.shape} and {y.shape}.")
+        x, y = _both(x, y)
         left, right = self.coefficients(x), self.coefficients(y)
         parts = []
         with x64():
@@ -185,6 +184,16 @@ class TangentKernel:
                 f"The kernel's series does not converge at variance {v[worst]:.3g} (rest {tail[worst]:.1e}). "
                 "Lower scale, bring the points nearer to the origin, or take a smoother activation."
             )
+
+
+def _both(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The two lists of points of a kernel as float64 arrays."""
+    left, right = (reals(name, v, "points (n, d)") for name, v in (("x", x), ("y", y)))
+    same = left.ndim == right.ndim == 2 and left.shape[1] == right.shape[1]
+    if not same or not left.size or not right.size:
+        shapes = f"{left.shape} and {right.shape}"
+        raise ValueError(f"Points have shapes (n, d) and (m, d), one or more each, got {shapes}.")
+    return left, right
 
 
 # The T_ij that a Hessian of A needs.
@@ -230,12 +239,14 @@ def finite_kernel(network: ShallowField, x: Any, y: Any) -> np.ndarray:
 
     At the start it is near the kernel of infinite width; training moves it. Only the hidden layer counts.
     """
+    an_instance("network", network, ShallowField, "solution.trial.network")
+    left, right = (as_rows(points, len(network.w)) for points in (x, y))
     with x64():
-        return np.asarray(_finite(cast(network, "float64"), *(jnp.asarray(v) for v in (x, y))))
+        return np.asarray(_finite(cast(network, "float64"), left, right))
 
 
 @eqx.filter_jit
-def _finite(network: ShallowField, x: Array, y: Array) -> Array:
+def _finite(network: ShallowField, x: Any, y: Any) -> Array:
     def parts(points: Array) -> tuple[Array, Array, Array]:
         inner = jax.vmap(network.frame)(points)
         value, slope = network.activation.derivatives(inner @ network.w + network.b[None], 1)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import activations
+from .._arguments import a_seed, an_instance, flag, real, reals, shown, whole
 from .._equation.operator import Structure
 from .._network.shallow import Shallow
 from .._precision import x64
@@ -138,15 +139,16 @@ def solve_limit(
     - `throw`: raise `SolveError` (with `.solution`) where the flow grows or the integrator gives up.
     """
     began = clock.perf_counter()
-    _check(problem, time, nodes, record, network, rate)
+    _check(problem, nodes, network, rate, progress, throw)
     network = Shallow(activation=activations.sigmoid) if network is None else network
     count = (_FEW if problem.dim == 1 else _MANY) if nodes is None else int(nodes)
-    times = np.unique([*record, time]).astype(np.float64)
+    time, rate, seed = _checked_time(time), float(rate), a_seed(seed)
+    times = _checked_times(record, time)
     stops = _stops(problem, times[np.isfinite(times)])
     stages = len(stops) + (len(STRENGTHS) if math.isinf(time) else 0)
     with Bar(stages, progress) as bar:
         system = System(problem, network, count, seed=seed)
-        other = system.held_out(min(count + 1, _MANY), seed=seed + 1)
+        other = system.held_out(min(count + 1, _MANY), seed=(seed + 1) % 2**63)
 
         def report(done: int) -> None:
             bar.update(done, math.nan, clock.perf_counter() - began)
@@ -195,20 +197,31 @@ def _stops(problem: Problem, times: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([times, between[between < times[-1]]]))
 
 
-def _check(
-    problem: Any, time: Any, nodes: Any, record: Sequence[float], network: Any, rate: Any
-) -> None:
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a qpde.Problem, got {type(problem).__name__}.")
-    if not time > 0:
-        raise ValueError(f"time must be positive, or math.inf for the fixed point, got {time!r}.")
-    if nodes is not None and not (isinstance(nodes, int | np.integer) and 4 <= nodes <= 8_192):
-        raise ValueError(f"nodes must be a whole number from 4 to 8,192, got {nodes!r}.")
-    if any(not 0 < t <= time for t in record):
-        raise ValueError(f"record lists times between 0 and time={time:g}, got {list(record)}.")
+def _check(problem: Any, nodes: Any, network: Any, rate: Any, progress: Any, throw: Any) -> None:
+    an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
+    if nodes is not None:
+        whole("nodes", nodes, least=4, most=8_192)
     if network is not None and not isinstance(network, Shallow):
         raise ValueError(
-            f"network must be a qpde.Shallow, whose limit is known, got {type(network).__name__}."
+            f"network must be a qpde.Shallow, whose limit is known, got {shown(network)}."
         )
-    if not (np.isfinite(rate) and rate > 0):
-        raise ValueError(f"rate must be a positive number, got {rate!r}.")
+    real("rate", rate, above=0.0)
+    flag("progress", progress)
+    flag("throw", throw)
+
+
+def _checked_time(time: Any) -> float:
+    """The training time, which may be infinite."""
+    if isinstance(time, float | np.floating) and time == math.inf:
+        return math.inf
+    if not real("time", time) > 0:
+        raise ValueError(f"time must be positive, or math.inf for the fixed point, got {time!r}.")
+    return float(time)
+
+
+def _checked_times(record: Any, time: float) -> np.ndarray:
+    """The times to note and the last one, in order."""
+    noted = reals("record", record, "a list of times")
+    if noted.ndim != 1 or not np.all((noted > 0) & (noted <= time)):
+        raise ValueError(f"record lists times between 0 and time={time:g}, got {shown(record)}.")
+    return np.unique([*noted, time])

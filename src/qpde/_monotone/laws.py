@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._arguments import an_instance
 from .._domain.base import AbstractDomain
 from .._domain.eigenvalue import Eigenvalue, bessel_zero
 from .._equation.operator import Operator, Structure
@@ -247,6 +248,7 @@ def suggest_measure(problem: Problem) -> Weighted | None:
     which is never less than under the uniform law, and never less than `inf c`. That a drift is a gradient
     is looked at on random points; `monotonicity` says `proved` only where the drift's program shows it.
     """
+    an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     operator = problem.operator
     if operator.structure is Structure.NONLINEAR or not operator.isotropic:
         return None

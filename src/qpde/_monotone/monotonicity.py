@@ -17,6 +17,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._arguments import a_range, an_instance, real
 from .._domain.eigenvalue import Eigenvalue
 from .._equation.operator import Basis, Bound, Operator, Structure, smallest_eigenvalue
 from .._precision import x64
@@ -118,15 +119,12 @@ def monotonicity(
     - `potential`: a lower bound that you know for `c + (div b - div div A)/2` (with the terms of the measure
       where it is not uniform). Both replace bounds by interval arithmetic or sampling.
     """
-    if not isinstance(problem, Problem):
-        raise ValueError(f"monotonicity takes a qpde.Problem, got {type(problem).__name__}.")
+    an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     measure = law_on(problem.domain, measure)
-    if value_range is not None and not -np.inf < value_range[0] < value_range[1] < np.inf:
-        raise ValueError(f"value_range is (low, high) with finite low < high, got {value_range!r}.")
-    given = {"ellipticity": ellipticity, "potential": potential}
-    for name, number in given.items():
-        if number is not None and not np.isfinite(number):
-            raise ValueError(f"{name} must be a finite number, got {number!r}.")
+    if value_range is not None:
+        value_range = a_range("value_range", value_range)
+    known = {"ellipticity": ellipticity, "potential": potential}
+    given = {n: None if v is None else float(real(n, v)) for n, v in known.items()}
     try:
         found = _constant(problem, measure, value_range, given)
     except Unbounded as error:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._arguments import shown, whole
 from .._domain.base import AbstractDomain
 from .._field.base import AbstractField, Autodiff
+from .._field.slips import check_signature, expect_scalar
 from .._precision import Numbers, number
 
 
@@ -112,13 +113,10 @@ def as_network_field(
                 f"scalar, got {shown(network)}."
             )
         network = Autodiff(network)
-    point = jax.ShapeDtypeStruct((domain.dim,), dtype)
-    shape = jax.eval_shape(network.judged_by() or network.value, point).shape
-    if shape != ():
-        raise ValueError(
-            f"The network maps a point ({domain.dim},) to shape {shape}; it must return a scalar "
-            'of shape (). With eqx.nn.MLP use out_size="scalar".'
-        )
+    point, function = jax.ShapeDtypeStruct((domain.dim,), dtype), network.judged_by()
+    check_signature("The network", function or network.value, "one point (x)", 1)
+    cure = 'With eqx.nn.MLP use out_size="scalar".'
+    expect_scalar("The network", function or network.value, point, cure)
     if not jax.tree.leaves(trainable(network)[0]):
         raise ValueError("The network has no floating-point arrays to train.")
     return network

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import flag, shown
+from .._problem.problem import Problem
 from .._problem.solution import Solution, Stage
 from .._text import for_figure
 from .style import COMPUTED, CYCLE, QUIET, finish, new_axes
-from .words import boundary_note, title
+from .words import boundary_note, checked, title
 
 
 def history(solution: Solution, ax: Any = None) -> Any:
@@ -18,8 +20,8 @@ def history(solution: Solution, ax: Any = None) -> Any:
 
     It is drawn against steps; for a run of several stages, whose steps differ in length, against seconds.
     """
+    past = checked(solution).history
     ax = new_axes(ax)
-    past = solution.history
     many, staged = len(past.loss) > 5_000, len(solution.stages) > 1
     steps, checks = np.arange(len(past.loss)), past.checked_step
     if staged:
@@ -61,12 +63,21 @@ def _seconds(solution: Solution, steps: np.ndarray) -> np.ndarray:
     return np.interp(steps, ends, np.cumsum([0.0, *(stage.seconds for stage in stages)]))
 
 
+def _problem(solution: Any) -> Problem:
+    return checked(solution).problem
+
+
 def compare(solutions: Sequence[Solution], ax: Any = None, *, seconds: bool = False) -> Any:
     """The held-out loss of several solutions of one problem, against steps or seconds of training.
 
     >>> ax = compare([solve(problem), solve(problem, rule=DeepGalerkin())], seconds=True)
     """
-    problems = sorted({f"{for_figure(s.problem.name)}, d = {s.problem.dim}" for s in solutions})
+    flag("seconds", seconds)
+    if not isinstance(solutions, Sequence) or isinstance(solutions, str | bytes):
+        raise ValueError(
+            f"compare takes a list of solutions such as [solution], got {shown(solutions)}."
+        )
+    problems = sorted({f"{for_figure(p.name)}, d = {p.dim}" for p in map(_problem, solutions)})
     if len(problems) != 1:
         got = "; ".join(problems) or "no solution"
         raise ValueError(f"Losses are compared between solutions of one problem, got {got}.")

@@ -1,15 +1,21 @@
 """The figures of a solution, listed once: how each is drawn, what it shows, which problems it suits."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._arguments import shown, whole
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .curves import history
 from .slices import slice
 from .style import close, figure_of, write_figure
 from .values import profile, radial, scatter
+from .words import checked
+
+# Dots an inch: below the first letters have none, the last is above what printers have.
+_COARSEST, _SHARPEST = 20, 4_800
 
 
 class FigureKind(NamedTuple):
@@ -56,7 +62,8 @@ def suited(solution: Solution) -> dict[str, Callable[..., Any]]:
     >>> for name, draw in suited(solution).items():
     ...     save(draw(solution), f"{name}.png")
     """
-    return {name: kind.draw for name, kind in FIGURES.items() if kind.suits(solution.problem)}
+    problem = checked(solution).problem
+    return {name: kind.draw for name, kind in FIGURES.items() if kind.suits(problem)}
 
 
 def save(axes: Any, path: str | Path, *, dpi: int = 300) -> Any:
@@ -67,8 +74,21 @@ def save(axes: Any, path: str | Path, *, dpi: int = 300) -> Any:
     The same figure gives the same bytes. A PDF holds TrueType fonts, as journals ask.
     """
     figure = figure_of(axes)
-    write_figure(figure, path, dpi=dpi)
+    _check_target(figure, path)
+    write_figure(figure, path, dpi=whole("dpi", dpi, least=_COARSEST, most=_SHARPEST))
     return figure
+
+
+def _check_target(figure: Any, path: Any) -> None:
+    """Refuse what is no path, or has no suffix of a format that matplotlib writes."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path must be a path such as 'figure.pdf', got {shown(path)}.")
+    known = figure.canvas.get_supported_filetypes()
+    suffix = Path(path).suffix[1:].lower()
+    if suffix not in known:
+        raise ValueError(
+            f"path must end with one of .{', .'.join(sorted(known))}, got {shown(str(path))}."
+        )
 
 
 def write_figures(

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import reals, shown
 from .._domain.base import AbstractDomain, as_point, short
 from .evaluate import many, on_section
 
@@ -18,23 +19,40 @@ def straight_line(domain: AbstractDomain, direction: Any, through: Any) -> tuple
 
     The coordinate is `x_i` along an axis, and the distance from `through` along any other vector.
     """
-    origin, vector, dim = point_of(domain, through), np.asarray(direction), domain.dim
-    if vector.dtype.kind in "iu" and vector.ndim == 0 and 0 <= vector < dim:
-        origin[vector] = 0.0
-        return origin, np.eye(1, dim, int(vector)), "$x$" if dim == 1 else f"$x_{{{vector + 1}}}$"
+    origin, dim = point_of(domain, through), domain.dim
+    vector = reals("direction", direction, f"an axis below {dim} or {dim} numbers")
+    if isinstance(direction, int | np.integer) and 0 <= direction < dim:
+        origin[direction] = 0.0
+        label = "$x$" if dim == 1 else f"$x_{{{direction + 1}}}$"
+        return origin, np.eye(1, dim, int(direction)), label
     length = np.linalg.norm(vector) if vector.shape == (dim,) else 0.0
     if length > 0 and np.isfinite(length):
         return origin, vector[None] / length, "distance along the line"
-    raise ValueError(f"direction is an axis below {dim} or {dim} numbers, not 0; got {vector}.")
+    got = np.asarray(direction) if vector.size <= 10 else f"shape {vector.shape}"
+    raise ValueError(f"direction is an axis below {dim} or {dim} numbers, not 0; got {got}.")
 
 
-def coordinate_plane(domain: AbstractDomain, axes: Any, through: Any) -> tuple[Any, Any]:
-    """The origin of a plane and its unit vectors `(2, d)`, along two coordinate axes."""
+def two_axes(domain: AbstractDomain, plane: Any) -> tuple[int, int]:
+    """The numbers of the coordinate axes that span a plane."""
     if domain.dim == 1:
         raise ValueError("A slice needs two dimensions or more. In one, draw qpde.plot.profile.")
-    if len(axes) != 2 or len(set(axes) & set(range(domain.dim))) != 2:
+    axes = np.asarray(plane) if isinstance(plane, tuple | list | range | np.ndarray) else None
+    good = axes is not None and axes.shape == (2,) and axes.dtype.kind in "iu"
+    if (
+        axes is None
+        or not good
+        or axes[0] == axes[1]
+        or not np.all((axes >= 0) & (axes < domain.dim))
+    ):
         last = domain.dim - 1
-        raise ValueError(f"plane must be two different axes from 0 to {last}, got {axes!r}.")
+        raise ValueError(f"plane must be two different axes from 0 to {last}, got {shown(plane)}.")
+    return int(axes[0]), int(axes[1])
+
+
+def coordinate_plane(
+    domain: AbstractDomain, axes: tuple[int, int], through: Any
+) -> tuple[Any, Any]:
+    """The origin of a plane and its unit vectors `(2, d)`, along two coordinate axes."""
     origin = point_of(domain, through)
     origin[list(axes)] = 0.0
     return origin, np.concatenate([np.eye(1, domain.dim, axis) for axis in axes])

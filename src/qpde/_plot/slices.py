@@ -4,13 +4,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._arguments import whole
 from .._domain.base import AbstractDomain
 from .._problem.solution import Solution
 from .evaluate import many, on_section, quietly
-from .sections import coordinate_plane, misses
-from .style import EXACT, TICKS, new_figure
-from .words import title
+from .sections import coordinate_plane, misses, two_axes
+from .style import EXACT, TICKS, are_axes, new_figure
+from .words import checked, title
 
+# More cells along a side than a printed page shows.
+_FINEST = 4_000
 _PANELS = {"exact": "exact $u$", "computed": "computed $Q$"}
 _PANELS |= {"error": "error $Q - u$", "residual": r"residual $|\mathcal{L} Q|$"}
 
@@ -45,11 +48,14 @@ def slice(
     The plane is spanned by two coordinate axes `through` a point, by default the centre. Outside
     the domain it is blank. `resolution` is the number of cells along the longer side.
     """
-    domain, exact = solution.problem.domain, solution.problem.exact
+    problem = checked(solution).problem
+    domain, exact = problem.domain, problem.exact
+    whole("resolution", resolution, least=2, most=_FINEST)
+    plane = two_axes(domain, plane)
     origin, basis = coordinate_plane(domain, plane, through)
     names = ("computed", "residual") if exact is None else ("exact", "computed", "error")
-    if axes is not None and len(axes) != len(names):
-        raise ValueError(f"Pass {len(names)} axes, for {', '.join(names)}; got {len(axes)}.")
+    if axes is not None:
+        axes = are_axes("axes", axes, names)
     grid = _grid(domain, plane, resolution)
     t = np.stack(np.meshgrid(grid.x, grid.y), axis=-1)
     distance = on_section(many, domain.distance, origin, basis, t)

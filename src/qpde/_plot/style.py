@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import an_instance, shown
 from .._files.whole import write_bytes
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart; exact black, computed blue.
@@ -19,7 +20,24 @@ _STYLE |= {"axes.spines.top": False, "axes.spines.right": False}
 
 def new_axes(ax: Any, size: tuple[float, float] = (4.8, 3.3)) -> Any:
     """The axes that were given, or new ones."""
-    return new_figure(size, 1, 1)[0] if ax is None else ax
+    return new_figure(size, 1, 1)[0] if ax is None else an_axes("ax", ax)
+
+
+def an_axes(name: str, value: Any) -> Any:
+    """Axes of matplotlib."""
+    from matplotlib.axes import Axes
+
+    return an_instance(name, value, Axes, "plt.gca()")
+
+
+def are_axes(name: str, values: Any, panels: tuple[str, ...]) -> list[Any]:
+    """Axes of matplotlib for panels of a figure, one for each."""
+    if not isinstance(values, tuple | list | np.ndarray):
+        raise ValueError(f"{name} must be a list of axes, got {shown(values)}.")
+    found = list(np.ravel(np.asarray(values, object)))
+    if len(found) != len(panels):
+        raise ValueError(f"Pass {len(panels)} axes, for {', '.join(panels)}; got {len(found)}.")
+    return [an_axes(f"{name}[{i}]", ax) for i, ax in enumerate(found)]
 
 
 def new_figure(
@@ -60,7 +78,11 @@ def close(figure: Any) -> None:
 
 def figure_of(axes: Any) -> Any:
     """The figure that holds the axes."""
-    return np.ravel(np.asarray(axes, object))[0].figure
+    several = isinstance(axes, tuple | list | np.ndarray)
+    found = list(np.ravel(np.asarray(axes, object))) if several else [axes]
+    if not found:
+        raise ValueError("axes must be axes of matplotlib, got none.")
+    return an_axes("axes", found[0]).figure
 
 
 def write_figure(figure: Any, target: Any, *, dpi: int = 300, **options: Any) -> None:

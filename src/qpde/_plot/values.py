@@ -5,15 +5,18 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
+from .._arguments import a_seed, an_instance, whole
 from .._domain.base import AbstractDomain
 from .._precision import x64
 from .._problem.solution import Solution
 from .._walks.estimate import Estimate
 from .evaluate import many, on_section, quietly
 from .sections import inside_line, misses, straight_line
-from .style import COMPUTED, CYCLE, EXACT, finish, new_axes, new_figure
-from .words import title
+from .style import COMPUTED, CYCLE, EXACT, are_axes, finish, new_axes, new_figure
+from .words import checked, title
 
+# More points than a figure shows.
+_MANY = 1_000_000
 _DOTS = {"ls": "", "marker": ".", "mew": 0, "rasterized": True}
 
 
@@ -32,11 +35,14 @@ def radial(
 
     `count` is the number of random points. An `estimate` is drawn as confidence intervals at its points.
     """
-    domain, exact = solution.problem.domain, solution.problem.exact
+    problem = checked(solution).problem
+    domain, exact = problem.domain, problem.exact
     if domain.round is None:
         raise ValueError(f"A radial plot needs a ball or an annulus, got {domain!r}.")
+    count = whole("count", count, least=2, most=_MANY)
+    rng = np.random.default_rng(a_seed(seed))
+    _check_estimate(estimate, domain)
     ax = new_axes(ax)
-    rng = np.random.default_rng(seed)
     inner, outer = domain.round.inner, domain.round.outer
     r = np.sort(inner + (outer - inner) * rng.random(count))
     normal = rng.standard_normal((count, domain.dim))
@@ -77,20 +83,20 @@ def profile(
     The line runs along `direction`, an axis or a vector, `through` a point, by default the centre. A pair
     of axes shows the curves and the error, a single one the curves alone; a pair needs an exact solution.
     """
-    domain, exact = solution.problem.domain, solution.problem.exact
+    problem = checked(solution).problem
+    domain, exact = problem.domain, problem.exact
     pair = exact is not None if ax is None else isinstance(ax, tuple | list | np.ndarray)
     if pair and exact is None:
         raise ValueError("Without an exact solution there is no error to draw. Pass one axes.")
+    given = None if ax is None else _panels(ax, pair)
+    count = whole("count", count, least=2, most=_MANY)
+    _check_estimate(estimate, domain)
     origin, unit, label = straight_line(domain, direction, through)
     t = inside_line(domain, origin, unit, count)
     if t.size == 0:
         raise ValueError(misses("line", domain, through))
     computed = on_section(quietly, solution, origin, unit, t)
-    if ax is None and pair:
-        ax = new_figure((4.8, 4.2), 2, 1, sharex=True, height_ratios=(2, 1))
-        ax[0].figure.align_ylabels(ax)
-    ax = new_axes(ax)
-    upper, lower = ax if pair else (ax, ax)
+    upper, lower = given or _panels(None, pair)
     if exact is not None:
         u = on_section(many, exact, origin, unit, t)
         upper.plot(t, u, color=EXACT, lw=1.0, label="exact")
@@ -106,15 +112,28 @@ def profile(
     return (upper, lower) if pair else upper
 
 
+def _panels(ax: Any, pair: bool) -> Any:
+    """The axes of the curves and of the error: two or the same, given or new."""
+    if not pair:
+        return (new_axes(ax),) * 2
+    if ax is not None:
+        return are_axes("ax", ax, ("the curves", "the error"))
+    axes = new_figure((4.8, 4.2), 2, 1, sharex=True, height_ratios=(2, 1))
+    axes[0].figure.align_ylabels(axes)
+    return axes
+
+
 def scatter(solution: Solution, ax: Any = None, *, count: int = 2_000, seed: int = 0) -> Any:
     """Computed against exact values at `count` random points, with the diagonal and the relative error.
 
     >>> ax = scatter(solution)
     """
-    domain, exact = solution.problem.domain, solution.problem.exact
+    problem = checked(solution).problem
+    domain, exact = problem.domain, problem.exact
     if exact is None:
         cure = "build the problem with exact=..., or draw qpde.plot.slice, which shows the residual"
         raise ValueError(f"A scatter plot needs an exact solution: {cure}.")
+    count, seed = whole("count", count, least=1, most=_MANY), a_seed(seed)
     ax = new_axes(ax, (3.6, 3.7))
     with x64():
         x = np.asarray(domain.sample(jr.key(seed), count))
@@ -127,6 +146,17 @@ def scatter(solution: Solution, ax: Any = None, *, count: int = 2_000, seed: int
         text, style = f"relative $L^2$ error {error:.2g}", {"size": ax.xaxis.label.get_size()}
         ax.text(0.05, 0.95, text, va="top", transform=ax.transAxes, **style)
     return finish(ax, title(solution))
+
+
+def _check_estimate(estimate: Any, domain: AbstractDomain) -> None:
+    if estimate is None:
+        return
+    an_instance("estimate", estimate, Estimate, "qpde.feynman_kac(solution, points)")
+    dim = np.shape(estimate.points)[-1]
+    if dim != domain.dim:
+        raise ValueError(
+            f"The estimate is of a problem in dimension {dim}, the solution has {domain.dim}."
+        )
 
 
 def _intervals(ax: Any, at: np.ndarray, estimate: Estimate) -> None:

@@ -2,10 +2,16 @@
 
 from typing import Any
 
+from .._arguments import an_instance
 from .._domain.base import short
 from .._problem.solution import Solution
 from .._text import for_figure
 from .sections import point_of
+
+
+def checked(solution: Any) -> Solution:
+    """The solution that is to be drawn."""
+    return an_instance("solution", solution, Solution, "qpde.solve(problem)")
 
 
 def title(solution: Solution, section: str = "", through: Any = None) -> str:

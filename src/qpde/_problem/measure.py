@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._arguments import a_function, an_instance, real, shown
 from .._domain.base import AbstractDomain
 from .._domain.round import unit_ball
+from .._field.slips import check_signature, expect_scalar
 from .._precision import Numbers, key_from, like, number, x64
 
 
@@ -104,6 +105,9 @@ class Weighted(AbstractMeasure):
     def __init__(self, domain: AbstractDomain, density: Callable[..., Any]):
         self.domain = _check_domain(domain)
         self.density = a_function("density", density, "a function from a point (d,) to a number")
+        check_signature("The density", density, "one point (x)", 1)
+        point = jax.ShapeDtypeStruct((domain.dim,), jnp.float64)
+        expect_scalar("The density", density, point, "It takes one point (d,), not a batch.")
         parts = [_densities(density, domain, key_from(0, i)) for i in range(16)]
         values = np.concatenate([np.asarray(part) for part in parts])
         if not np.all(np.isfinite(values)) or np.any(values < 0) or not np.any(values > 0):
@@ -141,7 +145,4 @@ def _inside(
 
 @eqx.filter_jit
 def _densities(density: Callable[..., Any], domain: AbstractDomain, key: PRNGKeyArray) -> Array:
-    values = jax.vmap(density)(domain.sample(key, 2**13))
-    if values.shape != (2**13,):
-        raise ValueError(f"A density maps a point to a scalar, got shape {values.shape[1:]}.")
-    return values
+    return jax.vmap(lambda x: like(x, density(x)))(domain.sample(key, 2**13))

@@ -20,11 +20,13 @@ from .._equation.roughness import field_roughness
 from .._field.base import AbstractField, Autodiff, as_field
 from .._field.jet import Equation, Jet, Quadratic
 from .._field.linearise import asks
+from .._field.slips import check_signature, expect_scalar
 from .._precision import Numbers, copied, number, x64
 from .._text import for_name
 from .function import checked_parameters, recognised, with_parameters
 from .probe import looked_at
-from .slips import check_returned, check_signature, explained
+
+_MORE = ", and after them parameters by name, which Problem(parameters={...}) gives"
 
 
 class Problem(eqx.Module):
@@ -99,10 +101,10 @@ class Problem(eqx.Module):
         boundary = with_parameters(boundary, self.parameters, taken, 1)
         exact = with_parameters(exact, self.parameters, taken, 1)
         _refuse_unused(self.parameters, taken)
-        check_signature("The equation", equation, "(x, u)", 2)
+        check_signature("The equation", equation, "(x, u)", 2, more=_MORE)
         for what, function in (("The boundary function", boundary), ("The exact solution", exact)):
             if callable(function) and not isinstance(function, AbstractField):
-                check_signature(what, function, "one point (x)", 1)
+                check_signature(what, function, "one point (x)", 1, more=_MORE)
         self.equation = equation
         data = copied(as_field(_boundary_data(boundary)))
         _check_boundary_shape(data, domain)
@@ -190,9 +192,7 @@ def _boundary_data(boundary: Any) -> Any:
 def _check_boundary_shape(data: AbstractField, domain: AbstractDomain) -> None:
     point = jax.ShapeDtypeStruct((domain.dim,), jnp.float64)
     function = data.judged_by() or data.value
-    _expect_scalar(
-        "The boundary function", function, point, "It takes one point (d,), not a batch."
-    )
+    expect_scalar("The boundary function", function, point, "It takes one point (d,), not a batch.")
 
 
 def _smooth_inside(data: AbstractField, domain: AbstractDomain) -> AbstractField:
@@ -224,9 +224,9 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
         asked.extend(record.asked)
         return result
 
-    _expect_scalar("The equation", equation, point, "Reduce it, for example with jnp.sum.")
+    expect_scalar("The equation", equation, point, "Reduce it, for example with jnp.sum.")
     if problem.exact is not None:
-        _expect_scalar(
+        expect_scalar(
             "The exact solution", problem.exact, point, "It takes one point (d,), not a batch."
         )
     if not {"laplacian", "trace", "hessian"} & set(asked):
@@ -235,13 +235,3 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
             "elliptic equations. Ask for u.laplacian, u.second, u.trace, u.generator or u.hessian."
         )
     return tuple(asked)
-
-
-def _expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:
-    def checked(x: Array) -> Array:
-        return jnp.asarray(check_returned(what, function(x)))
-
-    with explained(what):
-        result = jax.eval_shape(checked, point)
-    if result.shape != ():
-        raise ValueError(f"{what} must return a scalar of shape (), got {result.shape}. {cure}")

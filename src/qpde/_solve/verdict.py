@@ -15,6 +15,7 @@ unless a correction shows it.
 
 import math
 
+from .._arguments import an_instance
 from .._equation.operator import Structure
 from .._precision import x64
 from .._problem.solution import Solution
@@ -51,8 +52,7 @@ def judge(solution: Solution) -> Verdict:
 
     `solve` does it at its end, see `solution.verdict`; this is for solutions that were changed since.
     """
-    if not isinstance(solution, Solution):
-        raise ValueError(f"judge takes a qpde.Solution, got {type(solution).__name__}.")
+    an_instance("solution", solution, Solution, "qpde.solve(problem)")
     return verdict_of(solution)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from typing import Any, NamedTuple
 
-from .._arguments import an_instance, real, shown, whole
+from .._arguments import a_seed, an_instance, one_of, real, shown, whole
 from .._network.shallow import Shallow
 from .._precision import copied
 from .._problem.measure import AbstractMeasure, law_on
@@ -55,8 +55,7 @@ class Plan:
         if not isinstance(self.keep, Keep):
             raise ValueError(f"keep must be one of {', '.join(map(str, Keep))}, got {self.keep!r}.")
         whole("steps", self.steps)
-        if whole("seed", self.seed, most=2**200) >= 2**63:
-            raise ValueError(f"seed must be less than 2^63, got {self.seed}.")
+        a_seed(self.seed)
         ends = [largest_batch(self.batch, t, max(self.steps, 1)) for t in (0, self.steps)]
         if not min(ends) >= 1:
             raise ValueError("batch must be at least one point at every step.")
@@ -64,8 +63,7 @@ class Plan:
             raise ValueError(f"batch must be less than 2^31 points, got {max(ends):.4g}.")
         if not real("tolerance", self.tolerance) >= 0:
             raise ValueError(f"tolerance must not be negative, got {self.tolerance!r}.")
-        if self.precision not in ("float32", "float64"):
-            raise ValueError(f'precision is "float32" or "float64", got {shown(self.precision)}.')
+        one_of("precision", self.precision, ("float32", "float64"))
         if self.initial is not None and not isinstance(self.initial, Solution):
             raise ValueError(f"initial must be a qpde.Solution, got {type(self.initial).__name__}.")
         if self.initial is not None and self.initial.problem.dim != self.problem.dim:

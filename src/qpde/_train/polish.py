@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._arguments import an_instance, one_of, whole
 from .._equation.operator import Structure
 from .._network.base import OutputLayer
 from .._precision import by_chunks, cast, key_from, x64
@@ -28,6 +29,10 @@ from .._problem.trial import Trial
 _METHODS = ("least-squares", "galerkin")
 # Singular values below this share of the largest count as zero; columns are scaled to length one.
 _ROUNDING = 1e-14
+# The largest matrix that is made where a caller names the number of points: a gigabyte.
+_ENTRIES = 2**27
+# The most nodes of Gauss and Legendre, which are eigenvalues of a matrix of their number.
+_NODES = 8_192
 # Points of a compiled chunk, and those on which the result is judged.
 _CHUNK, _FRESH = 1_024, 8_192
 # The largest number of coefficients whose decomposition takes seconds, so that `solve` may do it unasked.
@@ -62,10 +67,8 @@ def polish(
     - `count`: the number of points; four times the number of coefficients by default, at least 1,000.
       They are Gauss-Legendre nodes in one dimension, random points otherwise.
     """
-    if not isinstance(solution, Solution):
-        raise ValueError(f"polish takes a qpde.Solution, got {type(solution).__name__}.")
-    if method not in _METHODS:
-        raise ValueError(f"method is one of {', '.join(_METHODS)}, got {method!r}.")
+    an_instance("solution", solution, Solution, "qpde.solve(problem)")
+    one_of("method", method, _METHODS)
     if solution.problem.operator.structure is not Structure.LINEAR:
         raise ValueError(
             "polish is for equations linear in u, because only there L Q is affine in the output "
@@ -90,14 +93,23 @@ def polished(
     """The trial function with the best output layer, or None where fresh points see no gain."""
     trial = cast(solution.trial, "float64")
     flat = _split(trial)[0]
-    count = max(4 * flat.size, 1_000) if count is None else count
-    if count < flat.size:
-        raise ValueError(f"count must be at least {flat.size}, the number of coefficients.")
+    count = _checked_count(count, flat.size, solution.problem.dim)
     coefficients = _solved(trial, flat, *_sample(solution, count), method)
     better = _with(trial, jnp.asarray(coefficients))
     key = key_from(solution.seed, 0x901150)
     sizes = [_fresh_size(each, solution.measure, key, method) for each in (better, trial)]
     return better if sizes[0] < sizes[1] else None
+
+
+def _checked_count(count: Any, size: int, dim: int) -> int:
+    """The number of points for so many coefficients, not more than memory holds rows of."""
+    usual = max(4 * size, 1_000)
+    if count is None:
+        return usual
+    most = min(_ENTRIES // size, _NODES if dim == 1 else _ENTRIES)
+    if whole("count", count, most=max(most, usual)) < size:
+        raise ValueError(f"count must be at least {size}, the number of coefficients, got {count}.")
+    return int(count)
 
 
 def _solved(

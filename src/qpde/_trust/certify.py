@@ -6,11 +6,12 @@
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
+from .._arguments import a_range, an_instance, flag, one_of, real
 from .._equation.operator import Structure
 from .._monotone.monotonicity import Ground, Monotonicity
 from .._monotone.monotonicity import monotonicity as find_monotonicity
@@ -72,19 +73,11 @@ def certify(
     - `rigorous`: bound `L Q` by interval arithmetic instead of sampling; up to three dimensions.
     - `heuristic`: without a proved constant give an estimate of the error instead of refusing.
     """
-    if not isinstance(solution, Solution):
-        raise ValueError(f"certify takes a qpde.Solution, got {type(solution).__name__}.")
-    if not 0.5 <= confidence < 1:
-        raise ValueError(f"confidence lies between 0.5 and 1, got {confidence!r}.")
-    if norm not in ("l2", "sup"):
-        raise ValueError(f'norm is "l2" or "sup", got {norm!r}.')
+    confidence = _check(solution, confidence, norm, monotonicity, rigorous, heuristic)
+    if value_range is not None:
+        value_range = a_range("value_range", value_range)
     if monotonicity is not None and value_range is not None:
         raise ValueError("Give value_range to qpde.monotonicity, or to certify, not to both.")
-    if rigorous and solution.problem.dim not in CELLS:
-        raise ValueError(
-            f"Rigorous bounds are made up to {max(CELLS)} dimensions, the problem has "
-            f"{solution.problem.dim}. Leave rigorous=True out."
-        )
     solution = dataclasses.replace(solution, trial=solution.trial.by_values())
     if norm == Norm.SUP:
         return sup_bound(solution, rigorous, heuristic, value_range)
@@ -93,6 +86,26 @@ def certify(
             solution.problem, measure=solution.measure, value_range=value_range
         )
     return _l2(solution, confidence, monotonicity, rigorous, heuristic)
+
+
+def _check(
+    solution: Any, confidence: Any, norm: Any, monotonicity: Any, rigorous: Any, heuristic: Any
+) -> float:
+    """Refuse wrong arguments; the confidence as a number."""
+    an_instance("solution", solution, Solution, "qpde.solve(problem)")
+    share = float(real("confidence", confidence, least=0.5, most=1.0))
+    if share == 1:
+        raise ValueError(f"confidence lies between 0.5 and 1, below 1, got {confidence!r}.")
+    one_of("norm", norm, ("l2", "sup"))
+    if monotonicity is not None:
+        an_instance("monotonicity", monotonicity, Monotonicity, "qpde.monotonicity(problem)")
+    flag("heuristic", heuristic)
+    if flag("rigorous", rigorous) and solution.problem.dim not in CELLS:
+        raise ValueError(
+            f"Rigorous bounds are made up to {max(CELLS)} dimensions, the problem has "
+            f"{solution.problem.dim}. Leave rigorous=True out."
+        )
+    return share
 
 
 def _l2(

@@ -7,6 +7,7 @@ import dataclasses
 import textwrap
 from typing import Any
 
+from .._arguments import an_instance
 from .._equation.generator import Generator
 from .._equation.operator import Structure
 from .._monotone.monotonicity import Ground, Monotonicity
@@ -111,8 +112,7 @@ def explain(
 
     - `network`, `measure`: what you will give to `solve`; its defaults otherwise.
     """
-    if not isinstance(problem, Problem):
-        raise ValueError(f"explain takes a qpde.Problem, got {type(problem).__name__}.")
+    an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     measure = law_on(problem.domain, measure)
     source = Shallow() if network is None else network
     field = as_network_field(source, problem.domain, key=key_from(0), dtype="float64")

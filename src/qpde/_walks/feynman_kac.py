@@ -22,6 +22,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from .._arguments import a_seed, flag, real, shown, whole
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
 from .._precision import by_chunks, keys_from, x64
@@ -79,10 +80,10 @@ def feynman_kac(
     start = time.perf_counter()
     if not isinstance(solution, Solution | Problem):
         raise ValueError(
-            f"feynman_kac takes a qpde.Solution or a qpde.Problem, got {type(solution).__name__}."
+            f"feynman_kac takes a qpde.Solution or a qpde.Problem, got {shown(solution)}."
         )
     problem = solution.problem if isinstance(solution, Solution) else solution
-    _check_options(accuracy, walks, confidence)
+    _check_options(accuracy, walks, confidence, progress)
     where = as_rows(points, problem.dim)
     generator = Generator.of(problem.operator)
     distance = _at_points(_distance, problem.domain, where)
@@ -91,7 +92,7 @@ def feynman_kac(
     bases = np.stack([_at_points(_base, base, where[inside]) for base in plan.bases])
     edge = _at_points(_base, Base(problem.data), where)
     tally = Tally(plan, where[inside], distance[inside], bases)
-    (key,) = keys_from(seed, 1)
+    (key,) = keys_from(a_seed(seed), 1)
     with Walks(progress) as bar, Keyboard() as keyboard:
 
         def report(done: int) -> None:
@@ -153,18 +154,18 @@ def _at_points(function: Callable[[Any, Array], Array], owner: Any, rows: np.nda
     return by_chunks(functools.partial(_chunk, function, owner), rows, _CHUNK)
 
 
-def _check_options(accuracy: float | None, walks: int | None, confidence: float) -> None:
+def _check_options(accuracy: Any, walks: Any, confidence: Any, progress: Any) -> None:
     if accuracy is not None and walks is not None:
         raise ValueError("Give accuracy or walks, not both: each says how much work is done.")
-    if accuracy is not None and not 0 < accuracy < np.inf:
-        raise ValueError(f"accuracy must be a positive number such as 1e-3, got {accuracy!r}.")
-    whole = isinstance(walks, int | np.integer) and not isinstance(walks, bool)
-    if walks is not None and not (whole and 2 <= walks <= MOST):
-        raise ValueError(f"walks must be a whole number from 2 to {MOST:,}, got {walks!r}.")
-    if not 0 < confidence < 1:
+    if accuracy is not None:
+        real("accuracy", accuracy, above=0.0)
+    if walks is not None:
+        whole("walks", walks, least=2, most=MOST)
+    if not 0 < real("confidence", confidence) < 1:
         raise ValueError(
             f"confidence must lie between 0 and 1, for example 0.95, got {confidence}."
         )
+    flag("progress", progress)
 
 
 def _check_inside(domain: AbstractDomain, points: np.ndarray, distance: np.ndarray) -> np.ndarray:

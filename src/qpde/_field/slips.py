@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 _ASKS = "value|grad|laplacian|hessian|along|second|generator"
 _BY_TYPE: list[tuple[type[Exception], str]] = [
@@ -86,8 +88,22 @@ def check_returned(what: str, result: Any) -> Any:
     return result
 
 
-def check_signature(what: str, function: Callable[..., Any], form: str, count: int) -> None:
-    """Raise where a function cannot be called with so many arguments."""
+def expect_scalar(what: str, function: Callable[..., Any], point: Any, cure: str) -> None:
+    """Run a function of a point once, abstractly; raise where it does not return a number."""
+
+    def checked(x: Array) -> Array:
+        return jnp.asarray(check_returned(what, function(x)))
+
+    with explained(what):
+        result = jax.eval_shape(checked, point)
+    if result.shape != ():
+        raise ValueError(f"{what} must return a scalar of shape (), got {result.shape}. {cure}")
+
+
+def check_signature(
+    what: str, function: Callable[..., Any], form: str, count: int, *, more: str = ""
+) -> None:
+    """Raise where a function cannot be called with so many arguments; `more` says what may follow them."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -96,6 +112,5 @@ def check_signature(what: str, function: Callable[..., Any], form: str, count: i
         signature.bind(*range(count))
     except TypeError as error:
         raise ValueError(
-            f"{what} must take {form}, and after them parameters by name, which Problem(parameters={{...}}) "
-            f"gives; it takes {signature} ({error})."
+            f"{what} must take {form}{more}; it takes {signature} ({error})."
         ) from None
