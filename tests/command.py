@@ -3,10 +3,14 @@
 import contextlib
 import io
 import sys
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 from qpde.cli.main import main
+
+# The words that start it in a process of its own.
+PROCESS = [sys.executable, str(Path(__file__).with_name("quick_command.py"))]
 
 
 class Done(NamedTuple):

@@ -6,6 +6,7 @@ them in `.pytest_cache/jax` for the other worker, for the commands that tests st
 """
 
 import fcntl
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,12 +52,24 @@ if QUICK:
     UNKNOWN = qpde.Verdict(qpde.Word.ROUGHLY, "not looked at", ())
     stages.verdict_of = lambda solution: UNKNOWN
 
+# Programs are many small objects that live long: to look for dead ones took a twentieth of the time.
+gc.set_threshold(100_000, 20, 100)
+
 SMALL: dict[str, Any] = {"network": qpde.Shallow(16), "batch": 128, "steps": 300, "progress": False}
 # Solutions that several files look at.
 SOLVED: dict[str, Callable[[], qpde.Solution]] = {
     "ball": lambda: qpde.solve(qpde.zoo.survival(3), **SMALL),
     "ball in float64": lambda: qpde.solve(qpde.zoo.survival(3), precision="float64", **SMALL),
 }
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with the mark `daily("a", "b")` the variants a and b are daily, and the others slow."""
+    for item in items:
+        chosen = item.get_closest_marker("daily")
+        if chosen is not None and item.callspec.id not in chosen.args:  # pyright: ignore[reportAttributeAccessIssue]
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -94,16 +94,16 @@ def test_arguments_of_other_libraries_get_the_cure():
     problem = qpde.zoo.survival(2)
     for call, words in (
         (
-            lambda: qpde.QLearning(optimizer=optax.adam(0.1)),
+            lambda: qpde.QLearning(optimizer=optax.adam(0.1)),  # pyright: ignore[reportArgumentType]
             "no argument 'optimizer'. Write optimiser=",
         ),
         (
-            lambda: qpde.solve(problem, optimizer=optax.adam(0.1)),
+            lambda: qpde.solve(problem, optimizer=optax.adam(0.1)),  # pyright: ignore[reportArgumentType]
             "It belongs to a rule: rule=qpde.QL",
         ),
-        (lambda: qpde.solve(problem, lr=0.1), "The learning rate belongs to a rule"),
-        (lambda: qpde.solve(problem, epochs=3), "Write steps="),
-        (lambda: qpde.Penalty(wait=3), "It takes weight, rate and optimiser"),
+        (lambda: qpde.solve(problem, lr=0.1), "The learning rate belongs to a rule"),  # pyright: ignore[reportArgumentType]
+        (lambda: qpde.solve(problem, epochs=3), "Write steps="),  # pyright: ignore[reportArgumentType]
+        (lambda: qpde.Penalty(wait=3), "It takes weight, rate and optimiser"),  # pyright: ignore[reportArgumentType]
     ):
         with pytest.raises(TypeError, match=words):
             call()

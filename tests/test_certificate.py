@@ -14,8 +14,6 @@ from qpde import zoo
 from qpde._monotone.monotonicity import monotonicity
 from qpde._trust.certify import certify
 
-pytestmark = pytest.mark.trains
-
 
 def trained(problem, steps=300, **options):
     small = {"network": qpde.Shallow(64), "batch": 500, "progress": False}
@@ -45,6 +43,7 @@ def test_the_bound_holds_and_is_not_far_off(survival):
     assert relative <= bound.relative_bound <= 7 * relative
 
 
+@pytest.mark.daily("drift-10")
 @pytest.mark.parametrize(
     ("build", "dim"),
     [
@@ -116,6 +115,7 @@ def test_without_a_constant_it_says_what_is_missing_and_offers_the_heuristic():
     assert "48 random directions" in found.assumptions[1]
 
 
+@pytest.mark.slow
 def test_drift_that_destroys_monotonicity():
     problem = qpde.Problem(qpde.Ball(3), lambda x, u: 1 + u.generator(-20.0 * x, 1.0))
     with pytest.raises(
@@ -124,6 +124,7 @@ def test_drift_that_destroys_monotonicity():
         certify(trained(problem, 0))
 
 
+@pytest.mark.slow
 def test_a_soft_boundary_has_a_sup_bound_only():
     solution = trained(zoo.survival(2), 500, rule=qpde.Penalty())
     with pytest.raises(ValueError, match='soft boundary.*norm="sup"'):
@@ -133,6 +134,7 @@ def test_a_soft_boundary_has_a_sup_bound_only():
     assert "mismatch" in found.assumptions[0]
 
 
+@pytest.mark.slow
 def test_an_extension_that_is_not_in_h2_is_refused():
     """f = (1 - |x|^2)^(3/4): its second derivatives grow like distance^(-5/4)."""
     rough = qpde.Problem(
@@ -148,6 +150,7 @@ def test_an_extension_that_is_not_in_h2_is_refused():
     assert certify(trained(rough, 50), heuristic=True).kind == "heuristic"
 
 
+@pytest.mark.slow
 def test_kinks_that_the_residual_does_not_see_are_refused():
     """u = |x_1| on the circle: Q = |x_1| has no residual where it is differentiated, and is far off."""
     kinked = qpde.Problem(
@@ -181,7 +184,7 @@ def test_no_killing_and_negative_killing():
     assert certify(trained(zoo.survival(3, discount=0.0), 200)).bound > 0
     growing = qpde.Problem(qpde.Ball(3), lambda x, u: u.laplacian + 2 * u.value + 1)
     solution = trained(growing, 100)
-    assert certify(solution).monotonicity.proved  # lambda_1 = pi^2 > 2
+    assert qpde.monotonicity(growing).proved  # lambda_1 = pi^2 > 2
     # A walk leaves after a mean time of at most 1/6: the rate -2 costs a factor of 1 / (1 - 2/6).
     found = certify(solution, norm="sup")
     assert found.factor == pytest.approx(0.25)
@@ -190,7 +193,7 @@ def test_no_killing_and_negative_killing():
     assert np.max(np.abs(solution(r[:, None] * np.eye(3)[:1]) - exact)) < found.bound
     faster = qpde.Problem(qpde.Ball(3), lambda x, u: u.laplacian + 7 * u.value + 1)
     solution = trained(faster, 10)
-    assert certify(solution).monotonicity.proved
+    assert qpde.monotonicity(faster).proved
     with pytest.raises(ValueError, match="killing rate c >= 0"):
         certify(solution, norm="sup")
 

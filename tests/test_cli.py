@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from command import PROCESS
 from typer.testing import CliRunner
 
 from qpde import load
@@ -131,7 +132,7 @@ def test_silent_where_there_is_no_terminal():
     """In a process of its own: JSON on standard output, nothing on standard error."""
     words = ["solve", "survival", "--dim", "1", "--steps", "50", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "qpde.cli", *words],
+        [*PROCESS, *words],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONWARNINGS": "error"},
@@ -282,6 +283,7 @@ def test_a_folder_that_cannot_be_written(monkeypatch, capsys, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_there(monkeypatch, capsys, tmp_path):
     """The disk fills up after the first checkpoint: that one stays, and resume goes on from it."""
     run, real, writes = tmp_path / "run", os.fsync, []

@@ -25,6 +25,7 @@ def load(name):
     return module
 
 
+@pytest.mark.daily("exit_time_with_drift")
 @pytest.mark.parametrize("name", SIZES)
 def test_example(name, capsys):
     steps, bound = SIZES[name]

@@ -94,6 +94,7 @@ def test_an_obstacle_problem_says_what_is_unknown(explained):
     assert found.rules == ("q-learning", "deep-galerkin")
 
 
+@pytest.mark.slow
 @x64()
 def test_a_drift_that_destroys_monotonicity():
     """dX = -8 X dt + dW (see test_monotonicity): refuted, and the stationary law is the cure."""

@@ -160,6 +160,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.daily("box-3", "survival-3-0")
 @pytest.mark.parametrize("name", [name for name in PROBLEMS if name != "annulus-3"])
 def test_plain_walks_are_unbiased(name):
     problem = PROBLEMS[name]()
@@ -173,6 +174,7 @@ def test_plain_walks_are_unbiased(name):
     assert np.all(result.bias < 0.01 * np.max(np.abs(exact)))
 
 
+@pytest.mark.daily("box-3")
 @pytest.mark.parametrize("name", ["survival-1-5", "box-3", "annulus-3"])
 def test_corrected_walks_are_unbiased_and_vary_less(name):
     problem = PROBLEMS[name]()
@@ -198,6 +200,7 @@ def test_a_bad_network_is_corrected_too():
     assert excess(result, exact_values(problem, points)) <= 4
 
 
+@pytest.mark.slow
 def test_a_soft_boundary_is_made_good():
     problem = Problem(
         Ball(2),
@@ -215,6 +218,7 @@ def test_a_soft_boundary_is_made_good():
     assert np.all(result.standard_error < plain.standard_error)
 
 
+@pytest.mark.slow
 def test_the_other_orientation_and_another_scale():
     problem = Problem(
         Box(-1.0, 1.0, dim=2),
@@ -228,6 +232,7 @@ def test_the_other_orientation_and_another_scale():
     assert excess(result, exact_values(problem, points)) <= 4
 
 
+@pytest.mark.slow
 def test_a_hundred_dimensions():
     problem = zoo.survival(100)
     points = inner(problem, 2)
@@ -268,6 +273,7 @@ def degenerate(x):
     return 0.5 * jnp.outer(v, v), jnp.stack([jnp.zeros_like(x[0]), jnp.ones_like(x[0])]), 0.5
 
 
+@pytest.mark.daily("tilted")
 @pytest.mark.parametrize(
     "coefficients",
     [tilted, degenerate, *(pytest.param(c, marks=pytest.mark.slow) for c in (varying, full))],
@@ -286,6 +292,7 @@ def test_diffusions_in_time_steps(coefficients):
     assert np.all(result.bias < 0.2)
 
 
+@pytest.mark.slow
 def test_time_steps_agree_with_spheres():
     """The same problem, once with a drift of zero that a sample cannot tell from none."""
     problem = zoo.survival(3, discount=5.0)
@@ -300,6 +307,7 @@ def test_time_steps_agree_with_spheres():
     assert excess(result, exact_values(problem, points)) <= 4
 
 
+@pytest.mark.slow
 def test_the_drift_of_the_zoo_with_a_network():
     problem = zoo.drift(10)
     solution = solve(problem, network=Shallow(64), steps=1_000)
@@ -466,6 +474,7 @@ def test_a_dependence_that_samples_do_not_show_is_refused():
         qpde.feynman_kac(hidden, np.zeros((1, 2)), progress=False)
 
 
+@pytest.mark.slow
 def test_a_small_absorbing_disc_is_not_overlooked():
     """Killing at rate 4,000 in a disc of radius 0.05, where the walk begins: u is nearly 0."""
 
@@ -481,6 +490,7 @@ def test_a_small_absorbing_disc_is_not_overlooked():
     assert found.high[0] < 0.05
 
 
+@pytest.mark.slow
 def test_quick_killing_is_integrated_over_a_step():
     """Killing and source 6,000 (1 + x / 10) and 6,000: u(0) is nearly 1."""
     problem = qpde.Problem(
@@ -504,6 +514,7 @@ def test_kinks_in_the_data_leave_the_network_out():
     assert abs(found.value[0] - 2 / np.pi) < 5 * found.standard_error[0]
 
 
+@pytest.mark.slow
 def test_walks_that_saw_nothing_do_not_reach_an_accuracy():
     """A source in a small ball that hardly any walk meets."""
 

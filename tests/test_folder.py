@@ -159,10 +159,10 @@ def test_resume_takes_steps_and_repeat_gives_the_same_bits(tmp_path, undrawn):
     assert command(*SOLVE, "--out", parts, "--budget", 1e-9).code < 2
     assert qpde.load(parts).status is qpde.Status.BUDGET
     assert command("repeat", parts).out == "The same bits after 100 steps.\n"
-    for steps in (110, 130):  # inside a block, too
-        assert command("resume", parts, "--steps", steps, "--budget", 1e4, "--quiet").code < 2
-        assert qpde.load(parts).steps == steps
-        assert command("repeat", parts).out == f"The same bits after {steps} steps.\n"
+    steps = 130  # inside a block
+    assert command("resume", parts, "--steps", steps, "--budget", 1e4, "--quiet").code < 2
+    assert qpde.load(parts).steps == steps
+    assert command("repeat", parts).out == f"The same bits after {steps} steps.\n"
     assert command("resume", parts, "--quiet").code < 2
     assert bits(whole) == bits(parts)
     solution = qpde.load(parts)

@@ -189,6 +189,7 @@ def test_the_residual_of_the_extension_is_square_integrable(domain):
         assert square.max() < 20 * np.sort(square[:1_000])[-10:].mean()
 
 
+@pytest.mark.slow
 def test_a_smooth_fit_alone_is_nearly_right():
     """Quadratic data are nearly reproduced, so the patch carries little."""
     with jax.enable_x64(True):
@@ -213,6 +214,7 @@ FITTED = {
 }
 
 
+@pytest.mark.daily("both")
 @pytest.mark.parametrize("kind", FITTED)
 def test_a_box_needs_no_patch_where_the_fit_is_exact(kind):
     """Values of the fit, and its derivatives in closed form, are those of the data, also at corners."""
@@ -241,6 +243,7 @@ def test_a_box_needs_no_patch_where_the_fit_is_exact(kind):
             np.testing.assert_allclose(ours, plain, rtol=0, atol=10.0**-digits * size)
 
 
+@pytest.mark.slow
 def test_derivatives_across_the_boundary_are_not_used():
     """Data that differ off the boundary only, in the derivative across it as well, give the same fit."""
     with jax.enable_x64(True):

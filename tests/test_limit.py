@@ -301,6 +301,7 @@ def test_a_linear_problem_with_other_numbers_is_not_traced_again():
     np.testing.assert_allclose(solution(x), exact_values(solution.problem, x), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_twenty_dimensions_beat_the_constant_network():
     """256 nodes; the whole study has 2,000. The error at other points, beside that of the best `c eta`."""
     problem = qpde.zoo.survival(20)
@@ -354,6 +355,7 @@ def test_wrong_use(options, words):
         qpde.solve_limit(qpde.zoo.survival(1), **options)
 
 
+@pytest.mark.slow
 def test_the_theory_command(tmp_path):
     """Three experiments of the page; the others take their time in the whole study."""
     from typer.testing import CliRunner

@@ -180,6 +180,7 @@ def test_no_law_is_suggested_where_none_is_known():
     assert suggest_measure(zoo.survival(3)) is None
 
 
+@pytest.mark.slow
 def test_quadratic_forms_under_a_weight():
     """The lower bound holds for random functions of zero trace under a weighted law, d = 2."""
     law = qpde.Weighted(qpde.Ball(2), lambda x: jnp.exp(x[0] - x[1] ** 2))
@@ -195,6 +196,7 @@ def test_quadratic_forms_under_a_weight():
     assert witness.quotient < 1.5 * constant  # and the bound is not far off
 
 
+@pytest.mark.slow
 def test_a_law_that_is_not_the_stationary_one_is_not_taken_for_it():
     inwards, outwards = (
         equation(lambda x, u, k=k: 1 + u.generator(k * x, 1.0)) for k in (-8.0, 8.0)

@@ -280,6 +280,7 @@ def test_a_domain_that_says_more_is_believed():
     assert text["boundary factor eta"] == "its slope is zero in the corners."
 
 
+@pytest.mark.slow
 def test_walks_where_the_domain_is_not_convex():
     """`Lap u + 1 = 0` against five-point differences, right to 1e-3; 99.9 % at a fixed seed."""
     points = np.array([[-0.5, -0.5], [-0.25, -0.125], [0.5, -0.5]])

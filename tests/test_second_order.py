@@ -252,6 +252,7 @@ def test_nonlinear_and_obstacle_problems_run():
         assert np.nanmin(solution.history.held_out) < 0.1 * solution.history.held_out[0]
 
 
+@pytest.mark.daily("1")
 @pytest.mark.parametrize("dim", [1, 20])
 def test_implicit_steps_are_stable_where_explicit_ones_diverge(dim):
     """A thousand times the explicit limit `2 / |lambda_max|` of `K / M`."""
@@ -285,6 +286,7 @@ def test_implicit_steps_are_stable_where_explicit_ones_diverge(dim):
         assert not losses[False][-1] < 1e3 * losses[False][0]
 
 
+@pytest.mark.slow
 def test_implicit_q_learning_is_accurate():
     solution = qpde.solve(zoo.survival(5), rule=ImplicitQLearning(), steps=10, **SMALL)
     assert solution.score.relative_l2_error < 5e-4
@@ -303,6 +305,7 @@ def test_polish_solves_for_the_output_layer():
     assert qpde.polish(best).score.relative_l2_error < 1e-12
 
 
+@pytest.mark.slow
 def test_polish_in_more_dimensions_for_deep_networks_and_general_operators():
     a = np.array([[2.0, 0.5], [0.5, 1.0]])
     problem = Problem(Box(-1.0, 1.0, dim=2), lambda x, u: u.trace(a) - u.value + jnp.sin(x[0]))
@@ -324,6 +327,7 @@ def test_polish_refuses_what_it_cannot_do():
         qpde.polish(linear, count=10**9)
 
 
+@pytest.mark.slow
 def test_aligned_weights_find_the_direction_of_the_solution():
     direction = np.ones(30) / np.sqrt(30)
 
@@ -354,6 +358,7 @@ def test_aligned_weights_find_the_direction_of_the_solution():
         Shallow(4, amplitude=0.0)
 
 
+@pytest.mark.slow
 def test_a_polynomial_part_is_saved_and_loaded(tmp_path):
     solution = qpde.solve(zoo.survival(2), rule=GaussNewton(), steps=2, **SMALL)
     qpde.save(solution, tmp_path / "a.safetensors")

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from command import PROCESS
 
 import qpde
 from qpde._files.archive import read_archive
@@ -17,9 +18,9 @@ LONG = ["solve", "survival", "--dim", "2", "--steps", "1000000", "--quiet"]
 ENDS = {signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal is gone"}
 
 
-def start(*words):
+def start(*words, command=QPDE):
     return subprocess.Popen(
-        [*QPDE, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*command, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -35,7 +36,7 @@ def steps_in(run):
 
 def test_sigterm_during_training_writes_a_last_checkpoint(tmp_path):
     run = tmp_path / "run"
-    process = start(*LONG, "--out", str(run))
+    process = start(*LONG, "--out", str(run), command=PROCESS)
     wait_for(run / "checkpoint.safetensors", process)
     time.sleep(1.0)
     before, began = steps_in(run), time.monotonic()
@@ -52,7 +53,9 @@ def test_sigterm_during_training_writes_a_last_checkpoint(tmp_path):
 def test_signals_during_import(number):
     """From the first instant at which the command's own code runs."""
     code = (
-        "import os, sys, threading, time, qpde_command\n"
+        "import os, signal, sys, threading, time, qpde_command\n"
+        # Who started the tests in the background may have told them to ignore it.
+        "signal.signal(int(sys.argv[-1]), signal.SIG_DFL)\n"
         "def send():\n    time.sleep(0.3)\n    os.kill(os.getpid(), int(sys.argv.pop()))\n"
         "threading.Thread(target=send).start()\nqpde_command.main()"
     )

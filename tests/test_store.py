@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from command import PROCESS
 from safetensors.numpy import save_file
 
 import qpde
@@ -60,7 +61,7 @@ def test_everything_comes_back(solution, file):
 
 
 def test_a_new_process_gives_the_same_bits(tmp_path):
-    """Problems of the zoo, a problem in a file, a deep network, float64, a radial law, a penalty."""
+    """Problems of the zoo, a problem in a file, a deep network, float64, a radial law."""
     (tmp_path / "mine.py").write_text(FILE)
     mine = Spec(f"{tmp_path / 'mine.py'}:problem").build_problem()
     ball = zoo.survival(2)
@@ -68,8 +69,7 @@ def test_a_new_process_gives_the_same_bits(tmp_path):
         name: (zoo.CATALOGUE[name].build(dim=dim), {})
         for dim, names in {
             1: ["american_put"],
-            2: ["survival", "annulus", "two_body_allen_cahn"],
-            3: ["cube_cosines"],
+            2: ["two_body_allen_cahn"],
         }.items()
         for name in names
     }
@@ -77,7 +77,6 @@ def test_a_new_process_gives_the_same_bits(tmp_path):
         "mine": (mine, {}),
         "deep": (ball, {"network": MLP([5, 4], activation=qpde.activations.sin)}),
         "double": (ball, {"precision": "float64", "measure": Radial(ball.domain, 2.0)}),
-        "penalty": (ball, {"rule": qpde.Penalty()}),
     }
     for name, (problem, options) in runs.items():
         made = qpde.solve(problem, steps=0, **SMALL | options)
@@ -360,10 +359,9 @@ def test_sigkill_at_any_instant_loses_nothing(tmp_path):
 
 def test_ctrl_c_keeps_the_best_iterate_and_resume_goes_on(tmp_path):
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "qpde.cli"]
     words = ["solve", "survival", "--dim", "2", "--steps", "1000000", "--out", str(run), "--json"]
     process = subprocess.Popen(
-        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*PROCESS, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     while not (run / "checkpoint.safetensors").exists():
         assert process.poll() is None, process.communicate()
@@ -381,7 +379,7 @@ def test_ctrl_c_keeps_the_best_iterate_and_resume_goes_on(tmp_path):
     assert first["steps"] > 0
     assert qpde.load(run).score.loss == first["loss"]
     resumed = subprocess.run(
-        [*command, "resume", str(run), "--budget", str(first["seconds"] + 0.5), "--json"],
+        [*PROCESS, "resume", str(run), "--budget", str(first["seconds"] + 0.5), "--json"],
         capture_output=True,
         text=True,
         check=False,

@@ -86,6 +86,7 @@ def points(domain):
     return domain.sample(jr.key(0), 50), domain.sample_boundary(jr.key(1), 50)
 
 
+@pytest.mark.slow
 def test_high_dimension_costs_little():
     """At d = 100,000 the equation at a point takes a few vectors, no matrix."""
     with jax.enable_x64(True):

@@ -89,6 +89,7 @@ def test_rare_exits():
     assert word(moved) is Word.NOT_SOLVED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "factor", [0.5, *(pytest.param(k, marks=pytest.mark.slow) for k in (0.0, 1.5))]
 )
@@ -145,6 +146,7 @@ def test_values_that_are_not_finite():
     assert "not finite" in verdict.text
 
 
+@pytest.mark.slow
 def test_a_nonlinear_problem_near_a_wrong_branch():
     """`u'' + 10 u (1 - u) = 0` with zero data: `Q` is half of the positive solution's size."""
     problem = Problem(
@@ -157,6 +159,7 @@ def test_a_nonlinear_problem_near_a_wrong_branch():
     assert word(other) is not Word.SOLVED
 
 
+@pytest.mark.slow
 def test_near_a_resonance_a_small_residual_is_a_large_error():
     """`u'' + k u + 1 = 0` with `k` just below the first eigenvalue: c < 0, so no walks and no constant.
 

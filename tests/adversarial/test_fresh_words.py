@@ -186,6 +186,7 @@ def test_a_steep_step_in_the_network_spoils_no_interval(dim):
     covers(walk(solution, points, walks=200), bowl(points))
 
 
+@pytest.mark.slow
 def test_a_bound_of_a_creased_network_is_none_or_right():
     solution, exact = on_a_line()
     points = np.linspace(-1.0, 1.0, 4_001)[1:-1, None]
@@ -228,6 +229,7 @@ def spike(dim: int):
     return Problem(Ball(dim), equation), exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, *(pytest.param(d, marks=SLOWLY) for d in (3, 6))])
 def test_a_spike_of_the_source_that_samples_miss(dim):
     problem, exact = spike(dim)
@@ -324,6 +326,7 @@ RIPPLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["cube", *(pytest.param(name, marks=SLOWLY) for name in RIPPLED if name != "cube")]
 )
@@ -347,6 +350,7 @@ def test_a_program_with_a_size_that_is_squared_is_no_error():
     check(qpde.judge(solution), relative_error(solution, lambda p: p[:, 0] ** 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, pytest.param(2, marks=SLOWLY)])
 def test_walks_that_did_not_end_speak_against_nothing(monkeypatch, dim):
     """`0.02 Lap u - x . grad u = 0` with u = 1 on the boundary: u = 1, and Q is that."""
@@ -365,6 +369,7 @@ def test_walks_that_did_not_end_speak_for_nothing(monkeypatch):
     check(qpde.judge(solution), relative_error(solution, lambda p: np.ones(len(p))))
 
 
+@pytest.mark.daily("3.0-1e-200")
 @pytest.mark.parametrize("unit", [1e-200, 1e180])
 @pytest.mark.parametrize("factor", [pytest.param(1.0, marks=SLOWLY), 3.0])
 def test_units_whose_squares_are_no_numbers(unit, factor):
@@ -373,6 +378,7 @@ def test_units_whose_squares_are_no_numbers(unit, factor):
     check(qpde.judge(made(problem, lambda x: factor * unit + 0.0 * x[0])), abs(factor - 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [1e-6, pytest.param(1e6, marks=pytest.mark.slow)])
 def test_units_of_length(radius):
     problem = Problem(Ball(3, radius=radius), lambda x, u: u.laplacian + 6.0 / radius**2)
@@ -384,6 +390,7 @@ def test_units_of_length(radius):
     covers(walk(problem, points, walks=100), 1 - 0.81)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [pytest.param(1e-2, marks=pytest.mark.slow), 1e-4])
 def test_layers_along_the_boundary(eps):
     """`eps Lap u - u + 1 = 0` in five dimensions: Q without its layer, which holds much of the ball."""
@@ -447,6 +454,7 @@ def capacity():
     return problem, lambda p: data * (1 / np.linalg.norm(p, axis=1) - 1) + 0.1 * p[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("radius", "walks"),
     [
@@ -460,6 +468,7 @@ def test_a_small_hole_with_large_values(radius, walks):
     covers(walk(problem, points, walks=walks), exact(points))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walks", [20, 100, 1_000])
 def test_boundary_values_that_are_large_on_a_short_arc(walks):
     """Poisson's kernel of a disc that is a hundredth larger; it is harmonic."""
@@ -508,6 +517,7 @@ def drifting(drift: Any, points: np.ndarray) -> np.ndarray:
     return np.interp(points, x, scale * once[-1] / scale[-1] - once)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waves", [5.0, *(pytest.param(k, marks=SLOWLY) for k in (200.0, 1_000.0))])
 def test_a_drift_that_turns_within_a_step(waves):
     """`b = k sin k x` is a potential of 2 cos k x: walks are held in each of its wells, however many."""
@@ -540,6 +550,7 @@ def test_killing_in_a_strip_that_steps_cross():
     covers(walk(problem, points, walks=50), np.interp(points[:, 0], x, u))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", [1e-3, pytest.param(1e-5, marks=SLOWLY)])
 def test_time_steps_in_a_corner(distance):
     """`Lap u + u_x - 2 x = 0` with u = x^2 - y^2."""
@@ -552,6 +563,7 @@ def test_time_steps_in_a_corner(distance):
     covers(walk(problem, points, walks=30), points[:, 0] ** 2 - points[:, 1] ** 2)
 
 
+@pytest.mark.slow
 def test_diffusion_along_one_axis_alone():
     """`u_xx + 2 (2 + y) = 0` in a square: a line for every y, and faces that no walk meets."""
     problem = Problem(Box([-1.0] * 2, [1.0] * 2), lambda x, u: u.hessian[0, 0] + 2.0 * (2.0 + x[1]))
@@ -559,6 +571,7 @@ def test_diffusion_along_one_axis_alone():
     covers(walk(problem, points, walks=20), (1 - points[:, 0] ** 2) * (2 + points[:, 1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_other_confidences(confidence):
     """`1/2 u'' = 2 u`, u(+-1) = 1; and no more than must hold, at a half."""
@@ -577,6 +590,7 @@ def test_intervals_in_fifty_dimensions():
     covers(walk(problem, sphere(50, 0.8, 20), walks=20), 1 - 0.64)
 
 
+@pytest.mark.daily("1.0")
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_a_strong_drift_and_its_layer(side):
     """`1/2 u'' + 200 u' = 0`: a layer of 1/400 at the inflow, from which walks are swept away."""
@@ -593,6 +607,7 @@ def test_a_strong_drift_and_its_layer(side):
 # What is printed.
 
 
+@pytest.mark.daily("1.0")
 @pytest.mark.parametrize("unit", [1.0, 1e180])
 def test_numbers_for_files_are_json(unit):
     problem = Problem(Ball(2), lambda x, u: u.laplacian + 4.0 * unit)
@@ -601,6 +616,7 @@ def test_numbers_for_files_are_json(unit):
     json.dumps(numbers_of(solution), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_advice_names_what_exists():
     """Networks, rules and keywords in the advice of a verdict and in the words of a status."""
     texts = [status.value for status in qpde.Status]

@@ -50,6 +50,7 @@ def test_rare_long_ways_are_seen(distance):
     assert 0.7 < ratio < 1.4
 
 
+@pytest.mark.slow
 def test_where_a_walk_ends_is_seen_too():
     """Laplace's equation with the data x_0^2 - x_1^2, which is the solution, 1e-3 from the corner's sides."""
     problem = Problem(
@@ -90,6 +91,7 @@ def test_the_same_seed_gives_the_same_branches():
     assert first.high.tobytes() == second.high.tobytes()
 
 
+@pytest.mark.slow
 def test_time_steps_resolve_a_start_next_to_the_boundary():
     """`Lap u / 2 - x . grad u + r = 0`, u = 1 - |x|^2, from 1e-4; four standard errors: 6e-5."""
     problem = Problem(
@@ -104,6 +106,7 @@ def test_time_steps_resolve_a_start_next_to_the_boundary():
     assert np.all(found.bias < exact)
 
 
+@pytest.mark.slow
 def test_a_drift_inwards_makes_no_crowd():
     """From 1e-3 a strong drift inwards takes all walks away from the boundary: nothing is to be split."""
     problem = Problem(
@@ -115,6 +118,7 @@ def test_a_drift_inwards_makes_no_crowd():
     assert near.work < 20 * far.work
 
 
+@pytest.mark.slow
 def test_an_inclusion_that_random_points_miss():
     """tr A is 21 times larger in a ball that holds 1e-7 of the volume; u(0) = 1."""
     dim = 10
