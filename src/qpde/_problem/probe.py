@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._domain.base import AbstractDomain
 from .._field.form import Identity
 from .._field.jet import Jet, Quadratic, Sum
 from .._field.linearise import Coefficients, linearise
@@ -38,13 +39,30 @@ _DEGENERATE = (
 )
 
 
-class _Sample(eqx.Module):
-    """What the checks look at, as arrays over points."""
+class _Places(eqx.Module):
+    """Random points inside and on the boundary, and `eta` there."""
 
-    points: Array
+    inside: Array
     edge: Array
     eta_inside: Array
     eta_edge: Array
+
+
+@eqx.filter_jit
+def _places(domain: AbstractDomain) -> _Places:
+    """A program of the domain's own, which other problems on such a domain share."""
+    inside_key, edge_key = jr.split(key_from(0))
+    inside = domain.sample(inside_key, _POINTS)
+    edge = domain.sample_boundary(edge_key, _POINTS)
+    if inside.shape != (_POINTS, domain.dim) or edge.shape != (_POINTS, domain.dim):
+        raise ValueError(f"The domain's samplers must return (n, {domain.dim}) points.")
+    eta = jax.vmap(domain.eta.value)
+    return _Places(inside, edge, eta(inside), eta(edge))
+
+
+class _Sample(eqx.Module):
+    """What the checks look at, as arrays over points."""
+
     data: Array
     start: Array  # L f
     second: Array  # (points, jets, directions): w' (dF/dHess) w / |w|^2
@@ -53,14 +71,7 @@ class _Sample(eqx.Module):
 
 
 @eqx.filter_jit
-def _probe(problem: "Problem", bumps: Quadratic, directions: Any) -> _Sample:
-    inside_key, edge_key = jr.split(key_from(0))
-    domain, dim = problem.domain, problem.dim
-    points = domain.sample(inside_key, _POINTS)
-    edge = domain.sample_boundary(edge_key, _POINTS)
-    if points.shape != (_POINTS, dim) or edge.shape != (_POINTS, dim):
-        raise ValueError(f"The domain's samplers must return (n, {dim}) points.")
-
+def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -> _Sample:
     def at(x: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         base = Jet(problem.boundary.at(x), x)
 
@@ -71,13 +82,9 @@ def _probe(problem: "Problem", bumps: Quadratic, directions: Any) -> _Sample:
         start = like(x, problem.equation(x, base))
         return start, jax.vmap(coefficients)(bumps)
 
-    start, (second, value, along) = jax.vmap(at)(points)
+    start, (second, value, along) = jax.vmap(at)(places.inside)
     return _Sample(
-        points=points,
-        edge=edge,
-        eta_inside=jax.vmap(domain.eta.value)(points),
-        eta_edge=jax.vmap(domain.eta.value)(edge),
-        data=jax.vmap(problem.boundary.value)(jnp.concatenate([points, edge])),
+        data=jax.vmap(problem.boundary.value)(jnp.concatenate([places.inside, places.edge])),
         start=start,
         second=second,
         value=value,
@@ -111,18 +118,19 @@ def _second_order(at: Coefficients, directions: Array) -> Array:
 
 def looked_at(problem: "Problem") -> tuple[float, tuple[str, ...]]:
     """Check numbers on a sample; return the orientation, and what may not be meant."""
-    sample = jax.tree.map(np.asarray, _probe(problem, *_random_jets(problem.dim)))
-    if not np.all(sample.eta_inside > 0):
-        _fail("eta must be positive inside the domain", sample.points, sample.eta_inside > 0)
-    flat = np.abs(sample.eta_edge) <= _ZERO * np.max(sample.eta_inside)
+    places = jax.tree.map(np.asarray, _places(problem.domain))
+    if not np.all(places.eta_inside > 0):
+        _fail("eta must be positive inside the domain", places.inside, places.eta_inside > 0)
+    flat = np.abs(places.eta_edge) <= _ZERO * np.max(places.eta_inside)
     if not np.all(flat):
-        _fail("eta must vanish on the boundary", sample.edge, flat)
+        _fail("eta must vanish on the boundary", places.edge, flat)
+    sample = jax.tree.map(np.asarray, _probe(problem, places, *_random_jets(problem.dim)))
     finite = np.isfinite(sample.data)
     if not np.all(finite):
         _fail(
             "The boundary function must be finite on the whole closure of the domain, because "
             "it also serves as the extension inside. It is not",
-            np.concatenate([sample.points, sample.edge]),
+            np.concatenate([places.inside, places.edge]),
             finite,
         )
     finite = np.isfinite(sample.start)
@@ -130,7 +138,7 @@ def looked_at(problem: "Problem") -> tuple[float, tuple[str, ...]]:
         _fail(
             "The equation is not finite at u = boundary function. Check it for division by "
             "zero or for derivatives of the boundary function that do not exist",
-            sample.points,
+            places.inside,
             finite,
         )
     sign = _orientation(sample.second)
