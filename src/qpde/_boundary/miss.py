@@ -6,11 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain
+from .._domain.random import directions
 from .._field.base import AbstractField, Constant
 from .._field.form import AbstractForm
 from .._field.jet import Source
@@ -74,7 +74,8 @@ def largest_miss(
     worst = np.argsort(sizes)[-_STARTS:]
     steps = domain.inradius * np.geomspace(1.0, 1e-6, _ROUNDS)
     near = np.asarray(1e-9 * domain.inradius)
-    best, reached = _climb(data, field, domain, points[worst], steps, near, key_from(seed, 0x1156))
+    random = np.asarray(directions(key_from(seed, 0x1156), (len(worst), len(steps), domain.dim)))
+    best, reached = _climb(data, field, domain, points[worst], steps, near, random)
     top = int(np.argmax(np.asarray(reached)))
     return float(np.asarray(reached)[top]), np.asarray(best)[top]
 
@@ -118,7 +119,7 @@ def _climb(
     starts: Any,
     steps: Any,
     near: Any,
-    key: PRNGKeyArray,
+    random: Any,
 ) -> tuple[Array, Array]:
     """The places that are reached from every start, and `|data - field|` there."""
     lower, upper = domain.enclosing_box
@@ -132,12 +133,12 @@ def _climb(
             x = jnp.where(square > 0, x - distance * normal / jnp.where(square > 0, square, 1.0), x)
         return jnp.clip(x, lower, upper)
 
-    def one(x: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
-        def round_of(carry: tuple[Array, Array], given: tuple[Array, PRNGKeyArray]) -> Any:
+    def one(x: Array, random: Array) -> tuple[Array, Array]:
+        def round_of(carry: tuple[Array, Array], given: tuple[Array, Array]) -> Any:
             x, best = carry
-            step, now = given
+            step, chance = given
             slope = jax.grad(lambda y: _gap(data, field, y))(x)
-            for direction in (slope, jr.normal(now, x.shape)):
+            for direction in (slope, chance):
                 size = jnp.sqrt(jnp.sum(direction * direction))
                 moved = onto(x + step * direction / jnp.where(size > 0, size, 1.0))
                 there = _gap(data, field, moved)
@@ -146,8 +147,7 @@ def _climb(
                 x, best = jnp.where(better, moved, x), jnp.where(better, there, best)
             return (x, best), None
 
-        keys = jr.split(key, steps.shape[0])
-        (x, best), _ = jax.lax.scan(round_of, (x, _gap(data, field, x)), (steps, keys))
+        (x, best), _ = jax.lax.scan(round_of, (x, _gap(data, field, x)), (steps, random))
         return x, best
 
-    return jax.vmap(one)(starts, jr.split(key, starts.shape[0]))
+    return jax.vmap(one)(starts, random)

@@ -251,3 +251,19 @@ def short(values: np.ndarray) -> str:
         return f"[{values[0]:g}] * {values.size}"
     shown = ", ".join(f"{value:g}" for value in values[:6])
     return f"[{shown}{', ...' if values.size > 6 else ''}]"
+
+
+@eqx.filter_jit
+def drawn(domain: AbstractDomain, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
+    """Points inside, by a program of their own.
+
+    Random numbers take longer to compile than what is mostly done with them: a program that draws and
+    evaluates is compiled for every equation, this one once.
+    """
+    return domain.sample(key, count)
+
+
+@eqx.filter_jit
+def drawn_on_boundary(domain: AbstractDomain, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
+    """Points on the boundary, by a program of their own."""
+    return domain.sample_boundary(key, count)

@@ -53,3 +53,9 @@ def uniform(
 def normal(u: Float[Array, "*s"]) -> Float[Array, "*s"]:
     """Standard normal numbers from uniform ones."""
     return math.sqrt(2.0) * jax.lax.erf_inv(2.0 * u - 1.0)
+
+
+@partial(jax.jit, static_argnums=1)
+def directions(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape"]:
+    """Standard normal numbers in float64, by a program of their own."""
+    return normal(uniform(key, shape, jnp.float64))

@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._domain.base import AbstractDomain
+from .._domain.base import AbstractDomain, drawn, drawn_on_boundary
 from .._field.form import Factor, Identity
 from .._field.jet import Equation, Jet, Quadratic
 from .._field.linearise import Coefficients, linearise
@@ -277,7 +277,11 @@ class Operator(eqx.Module):
     ) -> Bound:
         """The smallest value at random points, inside and on the boundary; no proof."""
         ends = None if values is None else np.clip(values, -1e6, 1e6)
-        least = float(_smallest(self.domain, function, ends, key_from(0)))
+        key = key_from(0)
+        inside = drawn(self.domain, key, _SAMPLE)
+        edge = drawn_on_boundary(self.domain, jr.fold_in(key, 1), _SAMPLE // 10)
+        points = np.concatenate([inside, edge])
+        least = float(_smallest(points, function, ends, key))
         return Bound(least, Basis.SAMPLED)
 
 
@@ -324,10 +328,7 @@ def _value(function: Callable[[Array], Array], x: Any) -> Array:
 
 
 @eqx.filter_jit
-def _smallest(domain: AbstractDomain, function: Any, values: Any, key: PRNGKeyArray) -> Array:
-    inside = domain.sample(key, _SAMPLE)
-    edge = domain.sample_boundary(jr.fold_in(key, 1), _SAMPLE // 10)
-    points = jnp.concatenate([inside, edge])
+def _smallest(points: Any, function: Any, values: Any, key: PRNGKeyArray) -> Array:
     if values is None:
         return jnp.min(jax.vmap(function)(points))
     share = jr.uniform(jr.fold_in(key, 2), (len(points),), points.dtype)

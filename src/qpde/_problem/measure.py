@@ -146,3 +146,11 @@ def _inside(
 @eqx.filter_jit
 def _densities(density: Callable[..., Any], domain: AbstractDomain, key: PRNGKeyArray) -> Array:
     return jax.vmap(lambda x: like(x, density(x)))(domain.sample(key, 2**13))
+
+
+@eqx.filter_jit
+def drawn_by(
+    measure: AbstractMeasure, key: PRNGKeyArray, count: int
+) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    """Points and weights, by a program of their own."""
+    return measure.sample(key, count)

@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
-from .._domain.base import AbstractDomain
+from .._domain.base import AbstractDomain, drawn
 from .._precision import cast, key_from, like
-from .measure import AbstractMeasure
+from .measure import AbstractMeasure, drawn_by
 from .problem import Problem
 from .trial import Trial
 
@@ -58,7 +58,11 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
     parts = []
     for i in range(-(-count // size)):
         key = key_from(seed, 0x5C0DE, i)
-        part = _chunk(wide, domain, problem.exact, law, key, size)
+        points, weights = drawn_by(law, key, size)
+        # Errors are taken in the plain L2 norm, whatever law the training used.
+        known = problem.exact is not None
+        uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
+        part = _chunk(wide, domain, problem.exact, points, weights, uniform)
         parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
@@ -91,16 +95,13 @@ def _chunk(
     trial: Trial,
     domain: AbstractDomain,
     exact: Callable[..., Any] | None,
-    measure: AbstractMeasure,
-    key: PRNGKeyArray,
-    count: int,
+    points: Any,
+    weights: Any,
+    uniform: Any,
 ) -> tuple[Array, ...]:
-    points, weights = measure.sample(key, count)
     residual = jax.vmap(trial.residual)(points)
     if exact is None:
         return residual * residual, weights
-    # Errors are taken in the plain L2 norm, whatever law the training used.
-    uniform = domain.sample(jr.fold_in(key, 1), count)
 
     def known(x: Array) -> Array:
         return like(x, exact(x))

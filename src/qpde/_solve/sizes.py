@@ -26,9 +26,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from .._domain.base import AbstractDomain
+from .._domain.base import drawn, drawn_on_boundary
+from .._domain.random import directions
 from .._field.form import Factor
 from .._field.jet import Jet, Product, Sum
 from .._field.linearise import linearise
@@ -65,7 +66,11 @@ def sizes_of(solution: Solution) -> Sizes:
     """The sizes of a solution at points that nothing else has seen."""
     trial, domain = cast((solution.trial.by_values(), solution.problem.domain), "float64")
     key = key_from(solution.seed, 0x5EED)
-    columns = [np.asarray(c) for c in _columns(trial, domain, key, _count(domain.dim))]
+    count = _count(domain.dim)
+    points = np.asarray(drawn(domain, key, count))
+    edge = np.asarray(drawn_on_boundary(domain, jr.fold_in(key, 1), count))
+    probes = np.asarray(directions(jr.fold_in(key, 2), points.shape))
+    columns = [np.asarray(c) for c in _columns(trial, points, edge, probes)]
     q, residual, start, terms, edge = columns
     # A coefficient may not exist at single points (a kink of the equation), where its term is left out.
     terms = np.where(np.isfinite(terms), terms, 0.0)
@@ -91,13 +96,7 @@ def rms(values: np.ndarray) -> float:
 
 
 @eqx.filter_jit
-def _columns(
-    trial: Trial, domain: AbstractDomain, key: PRNGKeyArray, count: int
-) -> tuple[Array, ...]:
-    points = domain.sample(key, count)
-    edge = domain.sample_boundary(jr.fold_in(key, 1), count)
-    probes = jr.normal(jr.fold_in(key, 2), points.shape, points.dtype)
-
+def _columns(trial: Trial, points: Any, edge: Any, probes: Any) -> tuple[Array, ...]:
     def at(x: Array, z: Array) -> tuple[Array, ...]:
         jet = trial.jet(x)
         residual, terms = _terms(trial, x, jet, z)
@@ -144,7 +143,7 @@ def correction(solution: Solution) -> Correction | None:
     trial, domain = cast((solution.trial.by_values(), solution.problem.domain), "float64")
     span = cast(Shallow(_UNITS, polynomial=True).build(domain, key=key_from(0, 0x57)), "float64")
     key = key_from(solution.seed, 0x571F)
-    rows = _span(trial, span, domain, key, _count(domain.dim))
+    rows = _span(trial, span, drawn(domain, key, _count(domain.dim)))
     values, images, residual = (np.asarray(a) for a in rows)
     good = np.all(np.isfinite(images), axis=1) & np.all(np.isfinite(values), axis=1)
     good &= np.isfinite(residual)
@@ -168,7 +167,7 @@ def correction(solution: Solution) -> Correction | None:
 
 @eqx.filter_jit
 def _span(
-    trial: Trial, span: ShallowField, domain: AbstractDomain, key: PRNGKeyArray, count: int
+    trial: Trial, span: ShallowField, points: Any
 ) -> tuple[Float[Array, "n m"], Float[Array, "n m"], Float[Array, " n"]]:
     """The values of `eta S_j` at points, those of `F'(Q) (eta S_j)`, and `F(Q)`."""
 
@@ -188,4 +187,4 @@ def _span(
         one, zero = jnp.ones_like(v), jnp.zeros_like(v)
         return pullback((one, zero))[0], pullback((zero, one))[0], residual
 
-    return jax.vmap(at)(domain.sample(key, count))
+    return jax.vmap(at)(points)

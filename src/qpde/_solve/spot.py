@@ -10,12 +10,10 @@ import dataclasses
 import math
 import warnings
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import stdtrit
 
-from .._domain.base import AbstractDomain
+from .._domain.base import drawn
 from .._equation.operator import Operator, Structure
 from .._precision import key_from
 from .._problem.problem import Problem
@@ -55,16 +53,11 @@ def spot_check(solution: Solution, size: float, limits: tuple[float, float]) -> 
     refusal = _refusal(solution)
     if refusal:
         return Spot(None, None, None, refusal)
-    points = _points(solution.problem.domain, key_from(solution.seed, 0x5907), _POINTS)
+    points = drawn(solution.problem.domain, key_from(solution.seed, 0x5907), _POINTS)
     try:
         return _rounds(solution, np.asarray(points), size, limits)
     except (ValueError, RuntimeError) as error:
         return Spot(None, None, None, str(error).split(". ")[0].rstrip("."))
-
-
-@eqx.filter_jit
-def _points(domain: AbstractDomain, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
-    return domain.sample(key, count)
 
 
 def _refusal(solution: Solution) -> str:

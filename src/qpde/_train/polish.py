@@ -22,7 +22,7 @@ from .._arguments import an_instance, one_of, whole
 from .._equation.operator import Structure
 from .._network.base import OutputLayer
 from .._precision import by_chunks, cast, key_from, x64
-from .._problem.measure import AbstractMeasure
+from .._problem.measure import AbstractMeasure, drawn_by
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 
@@ -142,13 +142,8 @@ def _sample(solution: Solution, count: int) -> tuple[np.ndarray, np.ndarray]:
         return domain.nodes(count)
     # As many as for the judgement where that will do: one program draws both.
     key = key_from(solution.seed, 0x901151)
-    points, weights = _draw(solution.measure, key, max(count, _FRESH))
+    points, weights = drawn_by(solution.measure, key, max(count, _FRESH))
     return np.asarray(points)[:count], np.asarray(weights)[:count] / count
-
-
-@eqx.filter_jit
-def _draw(measure: AbstractMeasure, key: PRNGKeyArray, count: int) -> tuple[Array, Array]:
-    return measure.sample(key, count)
 
 
 def _split(trial: Trial) -> tuple[Array, Any]:
@@ -187,7 +182,7 @@ def _rows(trial: Trial, points: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def _fresh_size(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray, method: str) -> float:
     """The mean of `(L Q)^2`, or the size of `E[L Q J_Q]`, at points that the solve has not seen."""
-    points, weights = _draw(measure, key, _FRESH)
+    points, weights = drawn_by(measure, key, _FRESH)
     residual, _, values = _rows(trial, np.asarray(points))
     weights = np.asarray(weights) / _FRESH
     if method == "least-squares":

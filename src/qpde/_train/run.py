@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._field.base import Constant
 from .._network.base import AbstractNetwork, as_network_field, trainable
 from .._precision import cast, keys_from
-from .._problem.measure import AbstractMeasure
+from .._problem.measure import AbstractMeasure, drawn_by
 from .._problem.solution import History, Solution
 from .._problem.trial import Trial
 from .._program.identity import identity_of
@@ -102,12 +102,7 @@ class _Start:
 
     def points(self, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
         """Points of the law that will train the network."""
-        return _points(self._measure, key, count)
-
-
-@eqx.filter_jit
-def _points(measure: AbstractMeasure, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
-    return measure.sample(key, count)[0]
+        return drawn_by(self._measure, key, count)[0]
 
 
 class Run:

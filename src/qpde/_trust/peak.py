@@ -9,11 +9,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from .._domain.base import AbstractDomain
+from .._domain.base import AbstractDomain, drawn
+from .._domain.random import directions
 from .._equation.cells import cells
 from .._equation.operator import Operator, Structure
 from .._precision import cast, key_from
@@ -31,6 +31,7 @@ _SLACK = 1.5
 # A source that may be this many times as large as at random points has a peak that they miss: by cells, and
 # by one box, which may be far off by itself.
 _PEAK, _LOOSE = 3.0, 50.0
+_RANDOM = 20_000
 
 
 def search_peak(solution: Solution, sample: Sample) -> float:
@@ -40,7 +41,9 @@ def search_peak(solution: Solution, sample: Sample) -> float:
     sizes = np.abs(np.asarray(_residuals(trial, sample.worst)))
     starts = sample.worst[np.argsort(sizes)[-_STARTS:]]
     steps = domain.inradius * np.geomspace(0.3, 1e-6, _ROUNDS)
-    climbed = np.asarray(_climb(trial, domain, starts, steps, key_from(solution.seed, 0xCE28)))
+    shape = (len(starts), _ROUNDS, domain.dim)
+    random = np.asarray(directions(key_from(solution.seed, 0xCE28), shape))
+    climbed = np.asarray(_climb(trial, domain, starts, steps, random))
     return float(np.max(np.nan_to_num(climbed, nan=np.inf), initial=found))
 
 
@@ -51,16 +54,16 @@ def _residuals(trial: Trial, points: Any) -> Float[Array, " n"]:
 
 @eqx.filter_jit
 def _climb(
-    trial: Trial, domain: AbstractDomain, starts: Any, steps: Any, key: PRNGKeyArray
+    trial: Trial, domain: AbstractDomain, starts: Any, steps: Any, random: Any
 ) -> Float[Array, " n"]:
     def size(x: Array) -> Array:
         return jnp.abs(trial.residual(x))
 
-    def one(start: Array, key: PRNGKeyArray) -> Array:
-        def step_of(carry: tuple[Array, Array], given: tuple[Array, PRNGKeyArray]) -> Any:
+    def one(start: Array, random: Array) -> Array:
+        def step_of(carry: tuple[Array, Array], given: tuple[Array, Array]) -> Any:
             x, best = carry
-            step, now = given
-            for direction in (jax.grad(size)(x), jr.normal(now, x.shape)):
+            step, chance = given
+            for direction in (jax.grad(size)(x), chance):
                 length = jnp.sqrt(jnp.sum(direction * direction))
                 moved = x + step * direction / jnp.where(length > 0, length, 1.0)
                 there = size(moved)
@@ -68,11 +71,10 @@ def _climb(
                 x, best = jnp.where(better, moved, x), jnp.where(better, there, best)
             return (x, best), None
 
-        keys = jr.split(key, steps.shape[0])
-        (_, best), _ = jax.lax.scan(step_of, (start, size(start)), (steps, keys))
+        (_, best), _ = jax.lax.scan(step_of, (start, size(start)), (steps, random))
         return best
 
-    return jax.vmap(one)(starts, jr.split(key, starts.shape[0]))
+    return jax.vmap(one)(starts, random)
 
 
 def hidden_peaks(solution: Solution, sample: Sample) -> float:
@@ -101,13 +103,11 @@ def unseen_source(operator: Operator) -> str:
     least = operator.least(_Minus(size))
     if not least.proved:
         return ""
-    seen = float(np.max(np.asarray(_at_random(size, operator.domain, key_from(3)))))
+    seen = float(np.max(np.asarray(_values(size, drawn(operator.domain, key_from(3), _RANDOM)))))
     most = -least.value
     if most <= (_PEAK if operator.domain.dim in CELLS else _LOOSE) * seen:
         return ""
-    return (
-        f"the source may rise to {most:.2g}, and at 20,000 random points it is at most {seen:.2g}"
-    )
+    return f"the source may rise to {most:.2g}, and at {_RANDOM:,} random points it is at most {seen:.2g}"
 
 
 class _Minus(eqx.Module):
@@ -124,14 +124,14 @@ def _excess(size: Any, operator: Operator) -> float:
         (span,) = enclose(jax.vmap(size), (lower, upper))
     except Unbounded:
         return 0.0
-    seen = float(np.max(np.asarray(_at_random(size, operator.domain, key_from(3)))))
+    seen = float(np.max(np.asarray(_values(size, drawn(operator.domain, key_from(3), _RANDOM)))))
     most = float(np.max(span.high))
     return most - seen if most > _SLACK * seen else 0.0
 
 
 @eqx.filter_jit
-def _at_random(size: Any, domain: AbstractDomain, key: PRNGKeyArray) -> Float[Array, " n"]:
-    return jax.vmap(size)(domain.sample(key, 20_000))
+def _values(size: Any, points: Any) -> Float[Array, " n"]:
+    return jax.vmap(size)(points)
 
 
 def _jet_size(solution: Solution, sample: Sample) -> float:

@@ -16,7 +16,7 @@ from .._domain.base import AbstractDomain
 from .._equation.cells import covering_box
 from .._equation.roughness import field_roughness
 from .._precision import by_chunks, cast, key_from
-from .._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
+from .._problem.measure import AbstractMeasure, Radial, Uniform, Weighted, drawn_by
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .._program.interval import Unbounded, enclose, encloser
@@ -58,8 +58,7 @@ def _pairs(values: np.ndarray) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _chunk(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray) -> tuple[Array, ...]:
-    points, weights = measure.sample(key, _CHUNK)
+def _chunk(trial: Trial, points: Any, weights: Any) -> tuple[Array, ...]:
     value, residual = jax.vmap(trial.value_and_residual)(points)
     _, worst = jax.lax.top_k(jnp.nan_to_num(jnp.abs(residual)), _WORST)
     return residual, value, weights, points[worst]
@@ -83,7 +82,9 @@ def sample_residual(solution: Solution, measure: AbstractMeasure | None = None) 
         measure = _Layered(measure.domain)
     trial = cast(solution.trial, "float64")
     keys = [key_from(solution.seed, 0xCE27, i) for i in range(_CHUNKS)]
-    parts = [[np.asarray(v) for v in _chunk(trial, measure, key)] for key in keys]
+    parts = [
+        [np.asarray(v) for v in _chunk(trial, *drawn_by(measure, key, _CHUNK))] for key in keys
+    ]
     sample = Sample(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     if not np.all(np.isfinite(sample.residual)):
         raise ValueError("L Q is not finite everywhere, so that no bound can be given.")
