@@ -65,10 +65,18 @@ SOLVED: dict[str, Callable[[], qpde.Solution]] = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test with the mark `daily("a", "b")` the variants a and b are daily, and the others slow."""
+    """Of the variants of a test marked `daily("a", "b")` a and b are daily, the others slow; of one marked
+    `daily(every=3)` every third of those that are not slow anyway.
+    """
+    seen: dict[str, int] = {}
     for item in items:
         chosen = item.get_closest_marker("daily")
-        if chosen is not None and item.callspec.id not in chosen.args:  # pyright: ignore[reportAttributeAccessIssue]
+        if chosen is None or item.get_closest_marker("slow") is not None:
+            continue
+        name, _, variant = item.nodeid.partition("[")
+        number = seen[name] = seen.get(name, -1) + 1
+        daily = variant[:-1] in chosen.args if chosen.args else number % chosen.kwargs["every"] == 0
+        if not daily:
             item.add_marker(pytest.mark.slow)
 
 

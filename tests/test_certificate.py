@@ -82,6 +82,7 @@ def test_a_spoiled_solution_gets_a_larger_bound(survival):
         assert error <= bound <= 8 * error
 
 
+@pytest.mark.daily("2")
 @pytest.mark.parametrize("dim", [1, 2])
 def test_rigorous_bounds(dim):
     solution = trained(zoo.survival(dim), 500)
@@ -106,6 +107,7 @@ def test_two_clear_lines(survival):
     assert "assumes: the boundary data extend to H2" in second
 
 
+@pytest.mark.slow
 def test_without_a_constant_it_says_what_is_missing_and_offers_the_heuristic():
     solution = trained(zoo.american_put(), 500)
     with pytest.raises(ValueError, match="missing is a monotonicity constant.*heuristic=True"):
@@ -198,6 +200,7 @@ def test_no_killing_and_negative_killing():
         certify(solution, norm="sup")
 
 
+@pytest.mark.slow
 def test_a_conditional_constant_states_its_range():
     problem = qpde.Problem(
         qpde.Ball(3), lambda x, u: u.laplacian + 0.5 * u.value**2 - 1, boundary=0.0

@@ -27,6 +27,7 @@ CASES = [
 ]
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(("name", "dim"), CASES)
 def test_eta_and_samples(name, dim):
     with jax.enable_x64(True):
@@ -47,6 +48,7 @@ def test_eta_and_samples(name, dim):
         assert np.all(np.linalg.norm(edge - centre[None], axis=1) <= radius * (1 + 1e-12))
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] <= 3])
 def test_distance_is_a_lower_bound_and_tight_at_the_boundary(name, dim):
     with jax.enable_x64(True):
@@ -68,6 +70,7 @@ def test_distance_is_a_lower_bound_and_tight_at_the_boundary(name, dim):
         assert np.all(jax.vmap(domain.distance)(edge - 1e-3 * normal) < 0)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] in (1, 3)])
 def test_interior_sampler_is_uniform(name, dim):
     """Volume and second moments against rejection from the enclosing box; 5 sigma: false alarms
@@ -89,6 +92,7 @@ def test_interior_sampler_is_uniform(name, dim):
         assert np.all(np.abs(a.mean(axis=0) - b.mean(axis=0)) < 5 * sigma)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(("name", "dim"), [c for c in CASES if c[1] == 3])
 def test_boundary_sampler_is_uniform(name, dim):
     """The divergence theorem: the surface mean of n . F is (volume / area) times the mean of div F. With
@@ -122,6 +126,7 @@ def test_volumes():
     assert Ball(10_000).log_volume == pytest.approx(recursion, rel=1e-12)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("dim", [1, 8, 9, 100])
 def test_eta_of_a_box_is_of_order_one_in_every_dimension(dim):
     """The rms that the docstring promises; `python benchmarks/box_eta.py` prints the table."""
@@ -134,6 +139,7 @@ def test_eta_of_a_box_is_of_order_one_in_every_dimension(dim):
         assert 0.04 < exact < 0.74
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     ("dim", "outer"),
     [(1, 2.0), (2, 1.01), (2, 50.0), (3, 2.0), (10, 1.01), (10, 50.0), (100, 2.0)],
@@ -176,6 +182,7 @@ def test_eta_of_an_annulus_in_single_precision():
         np.testing.assert_allclose(single, double, atol=2e-6)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("dim", [10_000])
 def test_very_high_dimension(dim):
     for domain in (Ball(dim), Box(0.0, 1.0, dim=dim), Annulus(dim, inner=1.0, outer=2.0)):
@@ -184,6 +191,7 @@ def test_very_high_dimension(dim):
         assert np.all(np.isfinite(jax.vmap(domain.eta.value)(points)))
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     ("make", "message"),
     [

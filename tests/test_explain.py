@@ -43,6 +43,7 @@ def explained():
     }
 
 
+@pytest.mark.slow
 def test_every_problem_of_the_zoo(explained):
     unmet = {
         "poisson_sine": {"smooth boundary", "boundary factor eta"},

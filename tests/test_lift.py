@@ -53,6 +53,7 @@ DOMAINS = [
 ]
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("domain", DOMAINS, ids=repr)
 def test_boundary_values_are_exact_and_inside_is_never_read(domain):
     with jax.enable_x64(True):
@@ -66,6 +67,7 @@ def test_boundary_values_are_exact_and_inside_is_never_read(domain):
         assert np.abs(values).max() < 5 * scale
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("domain", [*DOMAINS[:4], DOMAINS[6]], ids=repr)
 def test_derivatives_agree_with_plain_autodiff_of_the_value(domain):
     with jax.enable_x64(True):
@@ -90,6 +92,7 @@ def test_derivatives_agree_with_plain_autodiff_of_the_value(domain):
             np.testing.assert_allclose(ours, plain, rtol=1e-10, atol=1e-8)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("domain", [Ball(3), Ellipsoid([0.5, 1.0, 2.0])], ids=repr)
 def test_second_derivatives_are_bounded_up_to_the_centre(domain):
     """Refinement towards the centre, where the projection is singular: |Lap patch| falls like r^2."""
@@ -112,6 +115,7 @@ def near_corners(d, codim, size):
     return x
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("domain", [*DOMAINS[5:], Box(0.0, 1.0, dim=5)], ids=repr)
 def test_second_derivatives_in_a_box_are_bounded_up_to_edges_and_corners(domain):
     """Refinement towards faces, edges and corners: the largest |Lap f| of 400 points does not grow.
@@ -138,6 +142,7 @@ def test_second_derivatives_in_a_box_are_bounded_up_to_edges_and_corners(domain)
         assert np.all(largest < 2.0 * plain.max(axis=2)), largest / plain.max(axis=2)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 @pytest.mark.parametrize("domain", [Ball(3), Box(-1.0, 1.0, dim=3)], ids=repr)
 def test_everything_is_finite_on_faces_edges_and_corners_and_at_the_centre(domain, precision):
@@ -179,6 +184,7 @@ def test_a_box_reproduces_what_no_two_axes_bend():
         np.testing.assert_allclose(jax.jit(jax.vmap(field.value))(x), jax.vmap(data)(x), rtol=1e-12)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("domain", DOMAINS[:3], ids=repr)
 def test_the_residual_of_the_extension_is_square_integrable(domain):
     """The largest (Lap f)^2 of 10 and of 10,000 points differ little: the integrand is bounded."""

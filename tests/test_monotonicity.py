@@ -32,6 +32,7 @@ def hidden(x, u):
     return u.laplacian - rate * u.value
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("order", [0.0, 1.0, 9.0, 49.0])
 def test_zeros_of_bessel_functions(order):
     assert bessel_zero(order) == pytest.approx(jn_zeros(int(order), 1)[0], rel=2e-11)
@@ -53,6 +54,7 @@ def rayleigh(domain, count=200_000):
         return float(jnp.sum(slope**2) / jnp.sum(jax.vmap(domain.eta.value)(x) ** 2))
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     "domain",
     [
@@ -90,6 +92,7 @@ def test_the_radial_law():
         qpde.Radial(ball, 1.0)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     ("build", "dim", "constant"),
     [
@@ -122,6 +125,7 @@ def test_variable_coefficients():
     assert found.constant == pytest.approx(np.pi**2 - 2, rel=1e-3)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     ("function", "kind"),
     [

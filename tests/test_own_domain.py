@@ -231,6 +231,7 @@ def test_bounds_on_a_half_disc_hold(solved):
     assert found.residual <= rigorous.residual
 
 
+@pytest.mark.slow
 def test_a_half_disc_is_explained(solved):
     found = {finding.name: finding for finding in explain(solved.problem).findings}
     assert found["smooth boundary"].verdict is qpde.Answer.UNKNOWN

@@ -104,6 +104,7 @@ def agree(trial, domain, count=9):
         np.testing.assert_allclose(mine, theirs, atol=1e-10 * float(jnp.max(jnp.abs(theirs))))
 
 
+@pytest.mark.daily(every=5)
 @pytest.mark.parametrize("shape", ["ball", "ellipsoid", "box", "annulus"])
 @pytest.mark.parametrize(
     ("dim", "polynomial", "equation"),
@@ -140,6 +141,7 @@ def test_other_networks_and_second_order_parts_have_explicit_jacobians(monkeypat
             tangent(trial, jnp.zeros((2, 2)), jnp.ones(2))
 
 
+@pytest.mark.daily("3")
 @pytest.mark.parametrize("dim", [1, 3])
 def test_the_polynomial_part_has_the_derivatives_of_autodiff(dim):
     domain = Ball(dim, radius=0.7, centre=np.linspace(0.2, 0.5, dim))
@@ -239,6 +241,7 @@ def test_wrong_settings(make, message):
         make()
 
 
+@pytest.mark.slow
 def test_nonlinear_and_obstacle_problems_run():
     cubic = Problem(Ball(2), lambda x, u: u.laplacian - u.value**3 + jnp.exp(x[0]), 1.0)
     for problem, rule in (

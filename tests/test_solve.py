@@ -35,6 +35,7 @@ def settled(easy, small):
     return qpde.solve(easy, network=small, budget=1e4, **QUIET)
 
 
+@pytest.mark.slow
 def test_one_dimension_to_rounding():
     solution = qpde.solve(zoo.survival(1), budget=60.0, **QUIET)
     assert solution.score.relative_l2_error <= 1e-12

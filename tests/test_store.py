@@ -357,6 +357,7 @@ def test_sigkill_at_any_instant_loses_nothing(tmp_path):
             assert same_bits(whole[group][name], killed[group][name]), name
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_iterate_and_resume_goes_on(tmp_path):
     run = tmp_path / "run"
     words = ["solve", "survival", "--dim", "2", "--steps", "1000000", "--out", str(run), "--json"]

@@ -82,11 +82,11 @@ def test_the_stiffness_of_the_laplacian_is_its_first_eigenvalue(domain, first, t
 
 
 def test_walks_see_the_error(ball, thorough):
-    """The interval holds the true error of networks that are off by 0 %, 10 % and 50 %.
+    """The interval holds the true error of networks that are off by 0 % and 50 %.
 
     It misses at most once in 1,000 times; the seed is fixed.
     """
-    for factor in (1.0, 0.9, 0.5):
+    for factor in (1.0, 0.5):
         solution = scaled(ball, factor)
         true = solution.score.relative_l2_error
         size = float(np.sqrt(np.mean(np.square(solution(inside(solution))))))

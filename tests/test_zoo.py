@@ -48,6 +48,7 @@ CASES = [
 ]
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(("name", "dim"), CASES)
 def test_exact_solutions_solve_their_equation(name, dim):
     """Derivatives by automatic differentiation, where the equations have closed forms."""

@@ -82,6 +82,7 @@ ROUGH = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", ROUGH)
 def test_what_is_rough_is_not_called_smooth(name):
     function, least = ROUGH[name]
@@ -90,6 +91,7 @@ def test_what_is_rough_is_not_called_smooth(name):
     assert levels[0] >= least
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     "function",
     [
@@ -166,6 +168,7 @@ NOT_MONOTONE = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", NOT_MONOTONE)
 def test_no_constant_is_proved_where_there_is_none(name):
     found = monotonicity(Problem(LINE, NOT_MONOTONE[name]))
@@ -189,6 +192,7 @@ def bump(x):
     return 4e7 * (x[0] - HIDDEN) * jnp.exp(-(((x[0] - HIDDEN) / 1e-4) ** 2))
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     "other",
     [
@@ -203,6 +207,7 @@ def test_the_law_of_another_equation_is_not_taken_for_its_own(other):
         assert not law.density.belongs_to(Problem(LINE, other).operator)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     ("drift", "proved"),
     [
@@ -234,6 +239,7 @@ def test_a_negative_coefficient_in_a_strip_is_not_called_elliptic():
     assert bound.value == pytest.approx(-3.765484256161715e-4, rel=1e-9)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     ("matrix", "least"),
     [

@@ -169,6 +169,7 @@ ROUGH = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", ROUGH)
 def test_what_is_rough_is_not_called_smooth(name):
     function, least = ROUGH[name]
@@ -222,6 +223,7 @@ BOUNDED: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", BOUNDED)
 def test_bounds_hold_at_random_points(name):
     function, low, high = BOUNDED[name]
@@ -272,11 +274,13 @@ NOT_MONOTONE = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", some(NOT_MONOTONE))
 def test_no_constant_is_proved_where_there_is_none(name):
     assert not monotonicity(Problem(LINE, NOT_MONOTONE[name])).proved
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("given", [{"ellipticity": 50.0}, {"potential": 50.0}])
 def test_a_given_bound_that_the_coefficients_contradict_is_no_proof(given):
     """`v'' + 2`: the ellipticity is the number 1, the potential 0, and the best constant `pi^2 / 4`."""
@@ -331,6 +335,7 @@ COEFFICIENTS: dict[str, tuple[Any, Any, Any, Any]] = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", some(COEFFICIENTS))
 def test_a_proved_constant_is_below_quotients(name):
     a, b, c, log = COEFFICIENTS[name]
@@ -343,6 +348,7 @@ def test_a_proved_constant_is_below_quotients(name):
     assert not found.proved or found.constant <= _quotient(a, b, c, log)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("inner", [0.05, 0.3, 0.8])
 def test_the_eigenvalue_of_a_ring_is_a_lower_bound(inner):
     """The first zero of `J0(k inner) Y0(k) - J0(k) Y0(k inner)`."""
@@ -384,6 +390,7 @@ def test_directions_that_are_written_over_are_not_mixed_up():
 # Small units. ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("unit", [1.0, 1e-13])
 def test_a_negative_killing_rate_is_negative_in_small_units(unit):
     """`c = -5` times the unit."""
@@ -392,6 +399,7 @@ def test_a_negative_killing_rate_is_negative_in_small_units(unit):
         assert inward_growth(problem.operator) is None
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("unit", [1.0, 1e-13])
 def test_no_maximum_principle_near_resonance_in_small_units(unit):
     """`u'' + k u = 0` with `k` just below `pi^2 / 4` has the solution 0; `Q = cos(pi x / 2)` is off by 1."""
@@ -405,6 +413,7 @@ def test_no_maximum_principle_near_resonance_in_small_units(unit):
     assert rigorous(held(problem), norm="sup") >= 0.99
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("unit", [1.0, 1e-13])
 def test_no_maximum_principle_for_a_negative_diffusion_in_small_units(unit):
     """`a u'' - u = 0` with `a = -1 / k^2` for `|x| < h` and 1 elsewhere has more than one solution.
@@ -421,6 +430,7 @@ def test_no_maximum_principle_for_a_negative_diffusion_in_small_units(unit):
     assert rigorous(held(Problem(LINE, equation)), norm="sup") == np.inf
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("unit", some([1e-165, 1e-30, 1e-12, 1.0, 1e12, 1e100]))
 def test_the_bound_does_not_depend_on_the_units_of_the_equation(unit):
     """`u'' + 2 = 0` has `1 - x^2`, of size sqrt(8/15); `Q = 0`."""
@@ -428,6 +438,7 @@ def test_the_bound_does_not_depend_on_the_units_of_the_equation(unit):
     assert rigorous(held(problem)) >= np.sqrt(8 / 15)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("size", some([1e-6, 1e6]))
 @pytest.mark.parametrize("place", some([0.0, 1.0, 1e3]))
 def test_the_bound_holds_on_small_and_large_domains(size, place):
@@ -440,6 +451,7 @@ def test_the_bound_holds_on_small_and_large_domains(size, place):
     assert rigorous(solution, norm="sup") >= 0.999
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("norm", ["l2", "sup"])
 def test_a_source_between_the_numbers_of_the_machine_is_not_overlooked(norm):
     """Near 1e8 numbers are 2^-26 apart; the source is zero at each of them and 1e14 between them.
@@ -455,6 +467,7 @@ def test_a_source_between_the_numbers_of_the_machine_is_not_overlooked(norm):
     assert rigorous(held(problem), norm=norm) >= 1.0
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("unit", some([1.0, 1e-195]))
 def test_a_small_rotation_is_no_gradient_in_small_units(unit):
     """The Jacobian has `2e-10 x_1` beside the diagonal on one side and `-2e-10 x_0` on the other."""
@@ -498,6 +511,7 @@ def _constant_of(equation, domain=LINE, **options):
 POISSON = Problem(LINE, lambda x, u: u.laplacian + 2.0)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("killing", [100.0, 0.5])
 def test_the_constant_of_another_equation_proves_nothing(killing):
     """The error of `Q = 0` is sqrt(8/15), with `||L Q|| = 2` and the best constant `pi^2 / 4`."""
@@ -595,6 +609,7 @@ ETAS = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("norm", ["l2", "sup"])
 @pytest.mark.parametrize("name", some(ETAS))
 def test_a_boundary_factor_of_ones_own_is_looked_at(name, norm):
@@ -640,6 +655,7 @@ STRAIGHT = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("blind", [False, True])
 @pytest.mark.parametrize("name", some(STRAIGHT))
 def test_data_that_bend_unseen_have_no_bound_of_zero(name, blind):
@@ -652,6 +668,7 @@ def test_data_that_bend_unseen_have_no_bound_of_zero(name, blind):
     assert rigorous(solution) >= 0.9 * size - 1e-12  # at the ends a cosine is 6e-17
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     "name",
     ["leaps of a product in float32", "tent by transposed squares", "rule of a neighbour", "tent"],
@@ -674,6 +691,7 @@ class Bent(eqx.Module):
         return self.height * (1.0 - self.size(x[0])) / (1.0 - x[0] ** 2 + 1e-9)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     "size",
     [jnp.abs, size_by_transposed_squares, lambda t: jax.nn.relu(t) + jax.nn.relu(-t)],
@@ -688,6 +706,7 @@ def test_a_network_that_bends_unseen_has_no_bound(size):
         qpde.certify(solution)
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("power", some([1.25, 0.5, 0.01]))
 def test_data_that_are_singular_at_the_boundary_have_no_l2_bound(power):
     """The second derivative of `(1 + x)^power` is not square integrable for powers below 3/2."""
@@ -702,6 +721,7 @@ def test_data_that_are_singular_at_the_boundary_have_no_l2_bound(power):
     assert rigorous(solution) >= 0.9 * error
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("norm", ["l2", "sup"])
 def test_an_equation_that_is_no_number_in_a_strip_has_no_bound(norm):
     def equation(x, u):
@@ -723,6 +743,7 @@ KINKED = {
 }
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("name", KINKED)
 def test_a_proved_miss_is_not_exceeded(name):
     """Against the values that were given, at 720 points of the circle."""

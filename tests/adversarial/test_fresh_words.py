@@ -246,6 +246,7 @@ def test_intervals_beside_a_spike_of_the_source(dim):
     covers(walk(problem, points, walks=200), exact(points))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, pytest.param(3, marks=SLOWLY)])
 def test_a_bound_beside_a_spike_of_the_source(dim):
     problem, exact = spike(dim)
@@ -361,6 +362,7 @@ def test_walks_that_did_not_end_speak_against_nothing(monkeypatch, dim):
     check(qpde.judge(solution), 0.0)
 
 
+@pytest.mark.slow
 def test_walks_that_did_not_end_speak_for_nothing(monkeypatch):
     """The same with Q = 1 + half of what decays most slowly, which takes exp(25) steps to be seen."""
     monkeypatch.setattr(pool, "IDLE", 500)

@@ -35,6 +35,7 @@ def share(found: qpde.Estimate, exact: Any) -> float:
     return float(np.mean((found.low <= exact) & (exact <= found.high)))
 
 
+@pytest.mark.daily("0.0001")
 @pytest.mark.parametrize("distance", [1e-2, 1e-4])
 def test_rare_long_ways_are_seen(distance):
     """`1/2 Lap u + 1 = 0` in the ball, u = (1 - |x|^2) / 3: the walks that get away make the mean."""
