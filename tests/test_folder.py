@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pytest
-from command import command
+from command import PROCESS, command
 
 import qpde
 from qpde._files.archive import read_archive
@@ -309,7 +309,7 @@ def test_processes_on_one_folder(tmp_path, processes):
         seeds = [str(100 * number + i) for i in range(processes)]
         crowd = [
             subprocess.Popen(
-                [*QPDE, *words, "--seed", seed, "--out", str(run)], stderr=-1, text=True
+                [*PROCESS, *words, "--seed", seed, "--out", str(run)], stderr=-1, text=True
             )
             for seed in seeds
         ]
@@ -317,7 +317,7 @@ def test_processes_on_one_folder(tmp_path, processes):
             _, err = process.communicate(timeout=600)
             done[process.returncode] += 1
             assert process.returncode < 2 or "is in use by process" in err, err
-        subprocess.run([*QPDE, "check", str(run)], check=True, capture_output=True)
+        subprocess.run([*PROCESS, "check", str(run)], check=True, capture_output=True)
         assert str(qpde.load(run).seed) in seeds
     kept = [run, *run.glob("earlier-*")]
     print(f"\n{processes} processes, {rounds} rounds: {done[0] + done[1]} runs, {done[2]} refused")
