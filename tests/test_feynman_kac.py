@@ -334,7 +334,7 @@ def test_the_accuracy_is_reached(survival):
 
 
 def test_an_accuracy_beyond_reach_is_said_so(survival, monkeypatch):
-    monkeypatch.setattr("qpde._walks.estimate.MOST", 200)
+    monkeypatch.setattr("qpde._walks.tally.MOST", 200)
     result = estimate(survival, inner(survival.problem, 3), accuracy=1e-7)
     assert result.reached is False
     assert "NOT reached" in repr(result)

@@ -17,7 +17,7 @@ import qpde
 from qpde import Ball, Box, Interval, Problem, zoo
 from qpde._walks import pool, splitting
 from qpde._walks.bias import bias_by_distance
-from qpde._walks.estimate import _spend
+from qpde._walks.tally import _spend
 
 pytestmark = pytest.mark.trains
 

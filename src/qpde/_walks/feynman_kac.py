@@ -32,8 +32,9 @@ from .._problem.solution import Solution
 from .._train.interrupt import Keyboard
 from .._train.progress import Walks
 from .._trust.residual import rough_parts
-from .estimate import MOST, Estimate, Tally, make_estimate, walk_all
+from .estimate import Estimate, make_estimate, walk_all
 from .plan import Base, make_plan
+from .tally import MOST, Tally
 
 _DEFAULT = 1_000
 # Points that lie outside by less, in inradii, are on the boundary up to rounding (as in `Solution`).

@@ -20,9 +20,9 @@ from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .._program.program import dependencies
 from .._trust.peak import unseen_source
-from .estimate import WalkPlan
 from .euler import Diffusion
 from .spheres import Spheres
+from .tally import WalkPlan
 
 # The shell in which a walk on spheres stops: in inradii, and at most this part of the distance at its start.
 _SHELL, _NEAR = 1e-6, 1e-3
