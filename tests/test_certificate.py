@@ -107,7 +107,6 @@ def test_two_clear_lines(survival):
     assert "assumes: the boundary data extend to H2" in second
 
 
-@pytest.mark.slow
 def test_without_a_constant_it_says_what_is_missing_and_offers_the_heuristic():
     solution = trained(zoo.american_put(), 500)
     with pytest.raises(ValueError, match="missing is a monotonicity constant.*heuristic=True"):
@@ -126,7 +125,6 @@ def test_drift_that_destroys_monotonicity():
         certify(trained(problem, 0))
 
 
-@pytest.mark.slow
 def test_a_soft_boundary_has_a_sup_bound_only():
     solution = trained(zoo.survival(2), 500, rule=qpde.Penalty())
     with pytest.raises(ValueError, match='soft boundary.*norm="sup"'):

@@ -43,7 +43,6 @@ def explained():
     }
 
 
-@pytest.mark.slow
 def test_every_problem_of_the_zoo(explained):
     unmet = {
         "poisson_sine": {"smooth boundary", "boundary factor eta"},

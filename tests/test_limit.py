@@ -355,7 +355,6 @@ def test_wrong_use(options, words):
         qpde.solve_limit(qpde.zoo.survival(1), **options)
 
 
-@pytest.mark.slow
 def test_the_theory_command(tmp_path):
     """Three experiments of the page; the others take their time in the whole study."""
     from typer.testing import CliRunner

@@ -165,7 +165,6 @@ def test_when_a_run_has_settled():
     assert not _settled(np.ones(2), 2)
 
 
-@pytest.mark.slow
 def test_the_accuracy_benchmark(tmp_path, monkeypatch):
     """One problem, one seed; the page, the figure and going on with what is there."""
     import json
