@@ -74,7 +74,11 @@ def problems():
 
 @pytest.mark.parametrize(
     ("rule", "precision", "own"),
-    [*((*pair, False) for pair in RULES), *((*pair, True) for pair in RULES[2::2])],
+    [
+        *((*pair, False) for pair in RULES),
+        *((*pair, True) for pair in RULES[2::2]),
+        *(pytest.param(*pair, True, marks=pytest.mark.slow) for pair in (*RULES[:2], *RULES[3::2])),
+    ],
     ids=lambda v: getattr(v, "name", str(v)),
 )
 def test_integers_in_functions_and_the_callers_mode(rule, precision, own, problems):
