@@ -61,6 +61,23 @@ def test_only_temporary_files_of_dead_processes_are_removed(tmp_path):
     assert {name: (tmp_path / name).exists() for name in names} == names
 
 
+def test_a_lock_that_cannot_be_removed_spoils_nothing(tmp_path, monkeypatch):
+    def unlink(*_, **__):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.warns(UserWarning, match="Cannot remove .*qpde-lock"),
+    ):
+        patch.setattr(os, "unlink", unlink)
+        with FolderLock(tmp_path):
+            pass
+    assert (tmp_path / NAME).exists()
+    with FolderLock(tmp_path):
+        pass
+    assert not (tmp_path / NAME).exists()
+
+
 def test_files_of_others_survive_a_run(tmp_path, undrawn):
     names = [".settings.json.bak", ".run.json.swp", ".model.safetensors.orig", "notes.txt"]
     for name in names:
@@ -241,6 +258,7 @@ def test_a_fault_at_some_calls_of_a_run(tmp_path, undrawn, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default:Cannot remove")
 def test_a_fault_at_every_call_of_a_staged_run(tmp_path, undrawn):
     words = ("solve", "survival", "--dim", 1, "--budget", 1e4, "--quiet")
     # The first run of all makes folders for the user's state that others find.

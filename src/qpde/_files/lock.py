@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import warnings
 from pathlib import Path
 from types import TracebackType
 
@@ -66,6 +67,9 @@ class FolderLock:
             try:
                 # While it is held: who opened the file before finds, once it holds it, that it is gone.
                 self._path.unlink(missing_ok=True)
+            except OSError as reason:
+                # The run is whole; nobody holds the file, and the next command takes it over.
+                warnings.warn(f"Cannot remove {self._path}: {reason.strerror}.", stacklevel=2)
             finally:
                 os.close(self._handle)
                 self._handle = None
