@@ -65,13 +65,11 @@ def test_a_lock_that_cannot_be_removed_spoils_nothing(tmp_path, monkeypatch):
     def unlink(*_, **__):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with (
-        monkeypatch.context() as patch,
-        pytest.warns(UserWarning, match="Cannot remove .*qpde-lock"),
-    ):
+    lock = FolderLock(tmp_path).__enter__()
+    with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", unlink)
-        with FolderLock(tmp_path):
-            pass
+        with pytest.warns(UserWarning, match="Cannot remove .*qpde-lock"):
+            lock.__exit__(None, None, None)
     assert (tmp_path / NAME).exists()
     with FolderLock(tmp_path):
         pass
