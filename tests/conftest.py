@@ -64,11 +64,12 @@ SOLVED: dict[str, Callable[[], qpde.Solution]] = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the variants of a test marked `daily("a", "b")` a and b are daily, the others slow; of one marked
     `daily(every=3)` every third of those that are not slow anyway.
     """
     seen: dict[str, int] = {}
+    kept: dict[str, bool] = {}
     for item in items:
         chosen = item.get_closest_marker("daily")
         if chosen is None or item.get_closest_marker("slow") is not None:
@@ -76,8 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name, _, variant = item.nodeid.partition("[")
         number = seen[name] = seen.get(name, -1) + 1
         daily = variant[:-1] in chosen.args if chosen.args else number % chosen.kwargs["every"] == 0
+        kept[name] = kept.get(name, False) or daily
         if not daily:
             item.add_marker(pytest.mark.slow)
+    lost = [name for name, any_left in kept.items() if not any_left]
+    if lost and not any("::" in word for word in config.args):
+        raise pytest.UsageError(f"{lost[0]}: no variant has a name that its mark `daily` gives.")
 
 
 @pytest.fixture(scope="session")

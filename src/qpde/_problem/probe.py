@@ -26,16 +26,16 @@ _ZERO = 1e-9
 # beyond, it looks along the coordinate axes and the random directions.
 _EIGEN = 100
 
-
+# What was seen at the points is said as that: elsewhere the equation may be another.
 _GROWS = (
-    "u itself enters with the sign of growth: c < 0 in `A : Hess u + b . grad u - c u`. No maximum principle "
-    "holds, and near an eigenvalue solutions explode. If it is meant as a discount or a killing rate, change "
-    "its sign."
+    f"At {_POINTS} random points u itself enters with the sign of growth: c < 0 in `A : Hess u + b . grad u "
+    "- c u`. Near an eigenvalue solutions explode, and bounds need that it is far. If it is meant as a "
+    "discount or a killing rate, change its sign."
 )
 _DEGENERATE = (
-    "There is no second derivative along {axes}. If that is time, a value is prescribed on its last slice "
-    "too, where the solution has one of its own: unless they agree, no network resolves the layer between "
-    "them."
+    f"At {_POINTS} random points there is no second derivative along {{axes}}. If that is time, a value is "
+    "prescribed on its last slice too, where the solution has one of its own: unless they agree, no network "
+    "resolves the layer between them."
 )
 
 
