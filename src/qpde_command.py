@@ -8,13 +8,21 @@ from typing import Any
 
 def main() -> None:
     """Run the command."""
+    _heed(_end)
+    try:
+        from qpde.cli.main import main as command
+
+        command()
+    finally:  # all is written: a signal while Python shuts down comes too late
+        _heed(signal.SIG_IGN)
+
+
+def _heed(handler: Any) -> None:
+    """What signals do from now on, unless they are ignored."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
-            signal.signal(number, _end)
-    from qpde.cli.main import main as command
-
-    command()
+            signal.signal(number, handler)
 
 
 def _end(number: int, _: Any) -> None:

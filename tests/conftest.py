@@ -42,14 +42,19 @@ with install_import_hook("qpde", "beartype.beartype"):
     from qpde._solve import sizes, spot, stages, verdict
     from qpde._trust import residual
 
+import small_runs  # noqa: E402
+
 QUICK = os.environ["XLA_FLAGS"] != ""
 if QUICK:
+    small_runs.install()
     residual.CELLS.update({2: 96, 3: 16})  # of 192 and 32 an axis: bounds are a little wider
     score._POINTS = 20_000  # of 100,000: the noise of a score is still below 1 %
     # Every solve ends with a verdict, which compiles programs of its own: for tests that ask for `judged`,
     # and with walks and certificates for those that ask for `thorough`.
     sizes._POINTS, spot._WALKS, verdict._CERTIFIED = 256, 0, 0
     UNKNOWN = qpde.Verdict(qpde.Word.ROUGHLY, "not looked at", ())
+    # Networks of fixed units compile programs of their own: for tests that ask for `growing`.
+    stages.GROWS = False
     stages.verdict_of = lambda solution: UNKNOWN
 
 # Programs are many small objects that live long: to look for dead ones took a twentieth of the time.
@@ -101,6 +106,12 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], qpde.Sol
         return qpde.load(file)
 
     return get
+
+
+@pytest.fixture
+def growing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default tries networks of fixed units too, as it does for users."""
+    monkeypatch.setattr(stages, "GROWS", True)
 
 
 @pytest.fixture

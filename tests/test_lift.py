@@ -67,7 +67,7 @@ def test_boundary_values_are_exact_and_inside_is_never_read(domain):
         assert np.abs(values).max() < 5 * scale
 
 
-@pytest.mark.daily(every=2)
+@pytest.mark.daily("Annulus(3, inner=0.5, outer=1.5)", "Box([-0.5, -0.5, -0.5], [1, 1, 1])")
 @pytest.mark.parametrize("domain", [*DOMAINS[:4], DOMAINS[6]], ids=repr)
 def test_derivatives_agree_with_plain_autodiff_of_the_value(domain):
     with jax.enable_x64(True):
@@ -115,7 +115,7 @@ def near_corners(d, codim, size):
     return x
 
 
-@pytest.mark.daily(every=2)
+@pytest.mark.daily("Box([0, -1], [1, 2])")
 @pytest.mark.parametrize("domain", [*DOMAINS[5:], Box(0.0, 1.0, dim=5)], ids=repr)
 def test_second_derivatives_in_a_box_are_bounded_up_to_edges_and_corners(domain):
     """Refinement towards faces, edges and corners: the largest |Lap f| of 400 points does not grow.

@@ -72,6 +72,10 @@ def problems():
     return built
 
 
+@pytest.mark.daily(
+    *("q-learning-float32-False", "q-learning-float64-False", "deep-galerkin-float32-True"),
+    *("penalty-float64-False", "gauss-newton-float64-True", "implicit-q-learning-float64-False"),
+)
 @pytest.mark.parametrize(
     ("rule", "precision", "own"),
     [

@@ -219,7 +219,7 @@ def test_every_rule_obeys_one_protocol():
         for value in vars(qpde).values()
         if isinstance(value, type) and issubclass(value, AbstractRule) and value is not AbstractRule
     ]
-    assert len(rules) == 5
+    assert len(rules) == 6
     for kind in rules:
         rule = kind()
         with jax.enable_x64(rule.precision == "float64"):

@@ -67,6 +67,23 @@ def test_signals_during_import(number):
     assert done.stdout == ""
 
 
+def test_signals_after_the_end_come_too_late():
+    """While Python shuts down, when handlers are gone: the command's own exit code stays."""
+    code = (
+        "import os, signal, qpde_command\n"
+        "numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]\n"
+        "for number in numbers: signal.signal(number, signal.SIG_DFL)\n"
+        "class Last:\n"
+        "    def __del__(self, numbers=numbers, kill=os.kill, pid=os.getpid()):\n"
+        "        for number in numbers: kill(pid, number)\n"
+        "last = Last()\n"
+        "qpde_command.main()"
+    )
+    words = [sys.executable, "-c", code, "zoo"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_script_without_the_command_dies_as_systems_expect(tmp_path):
     """`qpde.solve` with a checkpoint: the state is kept, then the signal takes its course."""
     code = (

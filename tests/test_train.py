@@ -258,6 +258,7 @@ def everywhere(x, u):
     )
 
 
+@pytest.mark.daily("rule0")
 @pytest.mark.parametrize("rule", [QLearning(), DeepGalerkin()])
 def test_numpy_numbers_may_stand_anywhere_in_an_equation(rule):
     """The equation is traced in float64 (checks, score) and in float32 (training) by turns."""

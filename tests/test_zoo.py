@@ -144,6 +144,7 @@ def test_every_problem_of_the_catalogue_is_tested():
     assert {name for name, _ in CASES} == set(zoo.CATALOGUE)
 
 
+@pytest.mark.daily(every=5)
 @pytest.mark.parametrize("discount", [0.0, 0.2, 1e4])
 @pytest.mark.parametrize("dim", [1, 2, 20, 10_000])
 def test_survival_solves_the_radial_equation(dim, discount):

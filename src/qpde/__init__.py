@@ -17,7 +17,9 @@ from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
 from ._network.base import AbstractNetwork, Frozen, trainable
 from ._network.mlp import MLP
+from ._network.ridge import Ridge
 from ._network.shallow import Shallow
+from ._problem.accuracy import Accuracy
 from ._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
 from ._problem.problem import Problem
 from ._problem.score import Score
@@ -29,6 +31,7 @@ from ._rule.batch import Batch, Draw
 from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
 from ._rule.gauss_newton import GaussNewton
 from ._rule.implicit import ImplicitQLearning
+from ._rule.projection import VariableProjection
 from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
 from ._runs.store import load, save
 from ._runs.trust import Untrusted
@@ -63,6 +66,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Verdict",
     "Word",
     "Reason",
+    "Accuracy",
     "Status",
     "Progress",
     "Keep",
@@ -91,6 +95,7 @@ __all__ = [  # noqa: RUF022 - by topic
     # networks
     "Shallow",
     "MLP",
+    "Ridge",
     "Frozen",
     "activations",
     # rules and schedules
@@ -99,6 +104,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Penalty",
     "GaussNewton",
     "ImplicitQLearning",
+    "VariableProjection",
     "Flow",
     "Truncation",
     "Ramp",

@@ -11,6 +11,7 @@ class Status(enum.Enum):
     TOLERANCE = "The loss fell below the tolerance."
     SETTLED = "The loss on held-out points stopped falling."
     BUDGET = "The budget of seconds or steps was used up."
+    ACCURATE = "A certificate meets the accuracy that was asked for."
     STOPPED = "The callback asked to stop."
     NONFINITE = (
         "The loss or its gradient became NaN or infinite. Lower the learning rate, or check the "
@@ -48,6 +49,7 @@ class Status(enum.Enum):
             Status.TOLERANCE,
             Status.SETTLED,
             Status.BUDGET,
+            Status.ACCURATE,
             Status.STOPPED,
             Status.NOTHING_BETTER,
         )

@@ -16,6 +16,7 @@ from jaxtyping import Array
 from .._domain.base import AbstractDomain
 from .._precision import by_chunks, cast, copied, is_x64, x64
 from .._status import Status
+from .accuracy import Accuracy
 from .measure import AbstractMeasure
 from .points import as_rows, check_shape
 from .problem import Problem
@@ -120,6 +121,15 @@ class Solution:
         """
         return vars(self).get("known_verdict")
 
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """What became of `solve(..., accuracy=)`; None where nobody asked, and of a solution from a file."""
+        return vars(self).get("known_accuracy")
+
+    def with_accuracy(self, known: Accuracy) -> "Solution":
+        """A copy of the solution that knows what became of the accuracy that was asked for."""
+        return self._knowing(known_accuracy=known)
+
     def with_score(self, known: Score) -> "Solution":
         """A copy of the solution that has a score already, from `solve` or from a file."""
         return self._knowing(score=known)
@@ -131,7 +141,9 @@ class Solution:
     def _knowing(self, **known: Any) -> "Solution":
         copy = dataclasses.replace(self)
         before = {
-            name: vars(self)[name] for name in ("score", "known_verdict") if name in vars(self)
+            name: vars(self)[name]
+            for name in ("score", "known_verdict", "known_accuracy")
+            if name in vars(self)
         }
         vars(copy).update(before | known)
         return copy
@@ -144,6 +156,8 @@ class Solution:
             f"{self.compile_seconds:.1f} s), seed {self.seed}, {self.precision}",
         ]
         lines += [f"    {stage}" for stage in self.stages]
+        if self.accuracy is not None:
+            lines = [str(self.accuracy), *lines]
         if self.verdict is not None:
             lines = [str(self.verdict), *lines]
             if self.verdict.advice:

@@ -23,6 +23,7 @@ _SPEC = {
     "budget": (NUMBER, None),
     "seed": COUNT,
     "precision": (str, None),
+    "accuracy?": (NUMBER, None),
 }
 _RESULT = Fits(
     "the numbers of a run",

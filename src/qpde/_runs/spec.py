@@ -16,11 +16,16 @@ from .._rule.base import AbstractRule
 from .._rule.first_order import DeepGalerkin, Penalty, QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._rule.implicit import ImplicitQLearning
+from .._rule.projection import VariableProjection
 from .._solve.stages import BUDGET
 from .source import run_file, source_files, split_name
 
 RULES: dict[str, type[AbstractRule]] = {
-    rule.name: rule for rule in (QLearning, DeepGalerkin, Penalty, GaussNewton, ImplicitQLearning)
+    rule.name: rule
+    for rule in (
+        *(QLearning, DeepGalerkin, Penalty),
+        *(GaussNewton, ImplicitQLearning, VariableProjection),
+    )
 }
 PRESETS = {"paper": presets.paper}
 _SETTING = Fits("a number, or lists of numbers", lambda value: _is_setting(value))
@@ -46,6 +51,7 @@ class Spec:
     budget: float | None = None
     seed: int = 0
     precision: str | None = None
+    accuracy: float | None = None
 
     def build_problem(self) -> Problem:
         """The problem that the spec names: one of the zoo, or `file.py:name`, which runs the file."""
@@ -96,6 +102,7 @@ class Spec:
             "budget": self.budget,
             "seed": self.seed,
             "precision": self.precision,
+            "accuracy": self.accuracy,
         }
         if self.preset is not None:
             options |= _pick("preset", self.preset, PRESETS)(problem)

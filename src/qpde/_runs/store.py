@@ -44,8 +44,9 @@ from .._files.fingerprint import (
     programs,
 )
 from .._limit.field import KernelField
-from .._network.base import as_network_field, trainable
+from .._network.base import Frozen, as_network_field, trainable
 from .._network.mlp import MLP, DeepField
+from .._network.ridge import Ridge, RidgeField
 from .._network.shallow import Shallow, ShallowField
 from .._precision import cast, x64
 from .._problem.measure import AbstractMeasure, Radial, Uniform
@@ -68,10 +69,19 @@ SOLUTION = "solution.safetensors"
 _PLAIN = ("steps", "seconds", "compile_seconds", "rule", "seed", "precision")
 _WORD = one_of(*Word)
 _ACTIVATION = one_of(*activations.BY_NAME)
-_OWN = Fits("a name", lambda v: isinstance(v, str) and v not in ("shallow", "mlp", "limit"))
+_OWN = Fits(
+    "a name", lambda v: isinstance(v, str) and v not in ("shallow", "mlp", "ridge", "limit")
+)
 _NETWORK = (
     {"kind": one_of("shallow"), "width": COUNT, "activation": _ACTIVATION, "polynomial?": bool},
     {"kind": one_of("mlp"), "widths": [COUNT], "activation": _ACTIVATION},
+    {
+        "kind": one_of("ridge"),
+        "width": COUNT,
+        "rank": (COUNT, None),
+        "activation": _ACTIVATION,
+        "quadratic": bool,
+    },
     {"kind": one_of("limit"), "tables": [COUNT], "round": bool},
     {"kind": _OWN, "program?": SHA256},
 )
@@ -342,6 +352,11 @@ def _describe_network(network: Any, dim: int, precision: str) -> dict[str, Any]:
     if isinstance(network, ShallowField) and activation:
         words = {"kind": "shallow", "width": network.width, "activation": activation}
         return words if network.polynomial is None else words | {"polynomial": True}
+    if isinstance(network, RidgeField) and activation:
+        rank = None if isinstance(network.a, Frozen) else network.rank
+        quadratic = network.polynomial.curvature.ndim > 0
+        words = {"kind": "ridge", "width": network.width, "rank": rank}
+        return words | {"activation": activation, "quadratic": quadratic}
     if isinstance(network, DeepField) and activation:
         widths = [weight.shape[0] for weight in network.weights[:-1]]
         return {"kind": "mlp", "widths": widths, "activation": activation}
@@ -357,7 +372,7 @@ def _rebuild_network(words: dict[str, Any], arrays: Any, own: Any, path: Path) -
         return own
     if words["kind"] == "limit":
         return KernelField.empty(words["tables"], arrays[".nodes"].shape[-1], words["round"])
-    if words["kind"] not in ("shallow", "mlp"):
+    if words["kind"] not in ("shallow", "mlp", "ridge"):
         raise ValueError(
             f"{path} holds a network of your own ({words['kind']}). Pass one of the same structure: "
             "load(path, network=...)."
@@ -365,6 +380,9 @@ def _rebuild_network(words: dict[str, Any], arrays: Any, own: Any, path: Path) -
     activation = activations.BY_NAME[words["activation"]]
     if words["kind"] == "mlp":
         return MLP(words["widths"], activation=activation)
+    if words["kind"] == "ridge":
+        rank, quadratic = words["rank"], words["quadratic"]
+        return Ridge(words["width"], rank=rank, quadratic=quadratic, activation=activation)
     polynomial = words.get("polynomial", False)
     return Shallow(words["width"], activation=activation, polynomial=polynomial)
 

@@ -1,5 +1,6 @@
 """`solve`: one rule for a number of steps or, where the caller asks for nothing, stages without tuning."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from .._problem.solution import Solution
 from .._rule.base import AbstractRule
 from .._status import Interrupted, SolveError, Status
 from .._train.plan import Keep, Plan, Progress, checked_budget, make_plan
+from .accuracy import Goal
 from .stages import choose_stages, follow_plans
 
 
@@ -25,6 +27,8 @@ def solve(
     measure: AbstractMeasure | None = None,
     initial: Solution | None = None,
     budget: float | None = None,
+    accuracy: float | None = None,
+    norm: str | None = None,
     keep: Keep | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -59,6 +63,10 @@ def solve(
     - `budget`: seconds of training (compiling not counted, those before a checkpoint counted) after
       which the run stops; it never changes what a step does. 30 where the stages are chosen for you,
       otherwise none.
+    - `accuracy`: go on until a certificate (see `certify`) bounds the relative error by this: status
+      `ACCURATE`. `solution.accuracy` tells the bound or, where it was not reached, what limits it. Without
+      a `budget` the run ends when nothing brings it further.
+    - `norm`: of that error, `"l2"` (default) or `"sup"`.
     - `keep`: which iterate is returned.
     - `callback`: called with a `Progress` after every 100 steps (every step of a second-order rule);
       returning `True` stops the run.
@@ -73,6 +81,7 @@ def solve(
     no_others("solve", unknown, "network, rule, steps, budget, seed and more: help(qpde.solve)")
     _check_calls(callback, checkpoint, progress, throw)
     options = {"network": network, "measure": measure, "initial": initial, "seed": seed}
+    options |= {"accuracy": accuracy, "norm": norm}
     own = {"batch": batch, "tolerance": tolerance, "keep": keep, "precision": precision}
     plans = plan_solve(problem, rule=rule, steps=steps, **options, **own)
     solution = follow_plans(plans, budget, callback, checkpoint, progress)
@@ -96,12 +105,22 @@ def plan_solve(
     rule: AbstractRule | None = None,
     steps: int | None = None,
     budget: float | None = None,
+    accuracy: float | None = None,
+    norm: str | None = None,
     **options: Any,
 ) -> list[Plan]:
     """The checked plans of a run, one a stage; wrong options raise."""
     an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     checked_budget(budget)
     given = {name: value for name, value in options.items() if value is not None}
+    if accuracy is None and norm is not None:
+        raise ValueError("norm is that of an accuracy: give accuracy= too.")
+    goal = None if accuracy is None else Goal.of(accuracy, norm or "l2")
+    if goal is not None and (rule is not None or steps is not None):
+        raise ValueError(
+            "accuracy= chooses the stages itself: leave rule= and steps= out, or ask qpde.certify "
+            "what a run of one rule has reached."
+        )
     if rule is not None or steps is not None:
         return [make_plan(problem, rule=rule, steps=steps, **given)]
     named = [name for name in ("batch", "tolerance", "keep", "precision") if name in given]
@@ -110,4 +129,5 @@ def plan_solve(
             f"{named[0]} belongs to a rule; give rule= or steps= too. Without them the stages are "
             "chosen for the problem."
         )
-    return choose_stages(problem, given)
+    first, *others = choose_stages(problem, given)
+    return [dataclasses.replace(first, goal=goal), *others]

@@ -35,10 +35,14 @@ from .._train.memory import make_room
 from .._train.plan import Plan, Progress, checked_budget, make_plan
 from .._train.polish import is_quickly_polished, polished
 from .._train.run import Run, improved, train, warn_if_untrained
+from .accuracy import Looks
+from .growth import Course, attempts, best_of
 from .verdict import verdict_of
 
 # Seconds of training, where the caller names neither a rule nor steps nor a budget.
 BUDGET = 30.0
+# Whether networks of fixed units are tried too.
+GROWS = True
 # Blocks without progress after which the second-order stage ends.
 _PATIENCE = 8
 # Points on which a new solution is compared with the one it began with.
@@ -52,6 +56,7 @@ def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
     given = dict(given)
     if "initial" in given:
         return [_finish(problem, given)]
+    grows = GROWS and "network" not in given and problem.dim > 1
     if "network" not in given:
         width = 64 if problem.dim == 1 else 256
         given["network"] = Shallow(
@@ -62,7 +67,7 @@ def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
             aligned=0.5,
             axes=0.0 if problem.dim == 1 else 0.25,
         )
-    warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, **given)
+    warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, grows=grows, **given)
     given.pop("network", None)
     # The network of the first stage is put in when it is there.
     return [warm, _finish(problem, given)]
@@ -104,43 +109,79 @@ def follow_plans(
     `run_id`.
     """
     chosen = are_chosen(plans)
-    allowed = checked_budget(BUDGET if budget is None and chosen else budget)
+    goal = plans[0].goal
+    usual = BUDGET if chosen and goal is None else None
+    allowed = checked_budget(usual if budget is None else budget)
+    looks = None if goal is None else Looks(goal)
     watch = None if callback is None else as_called(callback)
     make_room(plans[0].problem)
     with x64(), holding(checkpoint):
         train_stage = functools.partial(
             train, callback=watch, checkpoint=checkpoint, run_id=run_id, progress=progress
         )
-        done = _follow(plans, allowed, train_stage, stops)
+        done = _follow(plans, allowed, train_stage, stops, looks)
         if not any(improved(solution.history) for solution in done):
             warn_if_untrained(done[-1], plans[len(done) - 1])
         solution = done[0]
-        if chosen:
+        if looks is not None and looks.outcome().met:
+            solution = _accurate(done)
+        elif chosen:
             solution = _better(_finished(plans, done), plans[0])
+        if chosen:
             solution = solution.with_score(solution.score)
+        if looks is not None:
+            solution = solution.with_accuracy(looks.outcome())
         return solution.with_verdict(verdict_of(solution))
 
 
+def _accurate(done: list[Solution]) -> Solution:
+    """The solution that the last look has certified, as it is."""
+    best = dataclasses.replace(best_of(done)[0], status=Status.ACCURATE)
+    return _joined(done, best, tuple(_stage(solution) for solution in done))
+
+
 def _follow(
-    plans: list[Plan], budget: float, train_stage: Callable[..., Solution], stops: Stops
+    plans: list[Plan],
+    budget: float,
+    train_stage: Callable[..., Solution],
+    stops: Stops,
+    looks: Looks | None,
 ) -> list[Solution]:
-    """The solutions of the stages, each begun with the network of the one before."""
+    """The solutions of the stages of a run."""
     done: list[Solution] = []
     ahead: Background | None = None
-    for number, plan in enumerate(plans, start=1):
+    course = attempts(plans) if plans[0].grows else _one_by_one(plans)
+    plan = next(course)
+    while plan is not None:
         began = time.perf_counter()
         if ahead is not None:
             ahead.wait()
-        if done:
-            plan = dataclasses.replace(plan, initial=done[-1], network=None)
-        run = Run(plan, began=began)
-        if number < len(plans):
-            ahead = Background(functools.partial(_compile_next, run, plans[number]))
+        run, ahead = Run(plan, began=began), None
+        if plan is plans[0] and len(plans) > 1:
+            ahead = Background(functools.partial(_compile_next, run, plans[1]))
         left = budget - sum(solution.seconds for solution in done)
+        number = len(done) + 1
         done.append(train_stage(run, budget=left, stage=number, stop=_stop(stops, done)))
+        if looks is not None and done[-1].status.successful:
+            best, loss = best_of(done)
+            if looks.met(best, loss, sum(solution.seconds for solution in done)):
+                break
         if done[-1].status not in (Status.FINISHED, Status.SETTLED):
             break
+        if not isinstance(stops, int | None) and len(done) == len(stops):
+            break
+        try:
+            plan = course.send(done[-1])
+        except StopIteration:
+            break
     return done
+
+
+def _one_by_one(plans: list[Plan]) -> Course:
+    """The plans, each begun with the network of the one before."""
+    solution = yield plans[0]
+    for plan in plans[1:]:
+        solution = yield dataclasses.replace(plan, initial=solution, network=None)
 
 
 def _stop(stops: Stops, done: list[Solution]) -> tuple[int, Status] | None:
@@ -151,16 +192,19 @@ def _stop(stops: Stops, done: list[Solution]) -> tuple[int, Status] | None:
 
 
 def _finished(plans: list[Plan], done: list[Solution]) -> Solution:
-    """The last solution, its output layer solved for where the equation is linear."""
-    last, stages = done[-1], [_stage(solution) for solution in done]
-    ended = last.status in (Status.FINISHED, Status.SETTLED, Status.BUDGET)
-    if ended and len(done) == len(plans) and is_quickly_polished(last):
+    """The best solution, its output layer solved for where the equation is linear."""
+    last = best_of(done)[0] if plans[0].grows else done[-1]
+    stages = [_stage(solution) for solution in done]
+    ended = done[-1].status in (Status.FINISHED, Status.SETTLED, Status.BUDGET)
+    through = plans[0].grows or len(done) == len(plans)
+    if ended and through and is_quickly_polished(last):
         began = time.perf_counter()
         better = polished(last)
         seconds = time.perf_counter() - began
         stages.append(Stage("output layer", 0, seconds, 0.0, better is not None))
         if better is not None:
-            last = dataclasses.replace(last, trial=better)
+            last = dataclasses.replace(last, trial=better, precision="float64")
+    last = dataclasses.replace(last, status=done[-1].status)
     return _joined(done, last, tuple(stages))
 
 

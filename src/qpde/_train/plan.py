@@ -50,6 +50,8 @@ class Plan:
     patience: int = 0  # blocks without progress after which a run ends; 0: never
     keep: Keep = Keep.HELD_OUT
     seed: int = 0
+    goal: Any = None  # the accuracy that ends the run
+    grows: bool = False  # whether other networks are tried before and after
 
     def __post_init__(self) -> None:
         if not isinstance(self.keep, Keep):

@@ -31,6 +31,8 @@ _SLACK = 1.5
 # A source that may be this many times as large as at random points has a peak that they miss: by cells, and
 # by one box, which may be far off by itself.
 _PEAK, _LOOSE = 3.0, 50.0
+# Enclosures of a source that is zero are not: operations widen them by 1e-300, whatever their size.
+_ZERO = 1e-200
 _RANDOM = 20_000
 
 
@@ -105,7 +107,7 @@ def unseen_source(operator: Operator) -> str:
         return ""
     seen = float(np.max(np.asarray(_values(size, drawn(operator.domain, key_from(3), _RANDOM)))))
     most = -least.value
-    if most <= (_PEAK if operator.domain.dim in CELLS else _LOOSE) * seen:
+    if most <= _ZERO or most <= (_PEAK if operator.domain.dim in CELLS else _LOOSE) * seen:
         return ""
     return f"the source may rise to {most:.2g}, and at {_RANDOM:,} random points it is at most {seen:.2g}"
 

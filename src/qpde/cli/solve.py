@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # a command imports the library when it runs, so that `--help
 
 
 # How runs end that no resumption can carry further.
-_ENDED = ("finished", "settled", "nothing-better")
+_ENDED = ("finished", "settled", "accurate", "nothing-better")
 
 
 def solve(
@@ -53,6 +53,10 @@ def solve(
     budget: BudgetOption = None,
     seed: SeedOption = 0,
     precision: PrecisionOption = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(help="Go on until a certificate bounds the relative L2 error by this."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write.")] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -69,6 +73,7 @@ def solve(
     \b
     Examples:
       qpde solve survival --dim 20
+      qpde solve poisson_sine --dim 2 --accuracy 1e-6
       qpde solve survival --dim 1 --set discount=0.1 --preset paper --json
       qpde solve my_problem.py:problem --out runs/mine
     """
@@ -80,7 +85,7 @@ def solve(
     from .._train.checkpoint import new_run_id
 
     chosen = parse_settings(settings or [])
-    spec = Spec(problem, dim, chosen, preset, rule, steps, budget, seed, precision)
+    spec = Spec(problem, dim, chosen, preset, rule, steps, budget, seed, precision, accuracy)
     plans = _plans(spec)  # first: wrong options must not touch a folder
     record = Record(spec, new_run_id(), spec.source_of(plans[0].problem))
     if out is None:

@@ -1,0 +1,26 @@
+"""What became of an accuracy that was asked for."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """The relative error that `solve` was asked for, the bound of the last certificate, and what limits it.
+
+    `met` says that a certificate of the returned solution has the bound; `words` is its first line.
+    """
+
+    asked: float
+    norm: str
+    bound: float | None
+    met: bool
+    words: str
+    limit: str
+
+    def __str__(self) -> str:
+        norm = {"l2": "L2", "sup": "sup"}[self.norm]
+        if self.met:
+            return (
+                f"Accurate: relative {norm} error at most {self.bound:.2g}, asked {self.asked:g}."
+            )
+        return f"Asked for a relative {norm} error of {self.asked:g}, not reached. {self.limit}"
