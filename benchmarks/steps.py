@@ -205,7 +205,8 @@ def markdown(result: dict[str, Any]) -> str:
             ratio = row["explicit"] / row["step"]
             text += [
                 "",
-                f"{name}, with an explicit Jacobian: {row['explicit']:.0f} ms, **{ratio:.1f}** times as long.",
+                f"{name}, with an explicit Jacobian: {row['explicit']:.0f} ms, "
+                f"**{ratio:.1f}** times as long.",
             ]
     return "\n".join([*text, ""])
 

@@ -31,8 +31,7 @@ from qpde._rule.gauss_newton import mean_square
 from qpde._rule.implicit import implicit_update
 from qpde._rule.jacobian import Explicit
 from qpde._rule.second_order import SecondOrder
-from qpde._rule.structured import Structured
-from qpde._rule.tangent import tangent
+from qpde._rule.tangent import Structured, tangent
 from qpde._rule.trials import Steps
 from qpde._train.run import _Start
 
@@ -241,7 +240,8 @@ def test_a_matrix_that_is_not_positive_has_no_solution():
         parts = [jnp.asarray([[1.0, 0.0], [2.0, 1.0], [0.0, 0.0]]), jnp.asarray([[1.0]])]
         first, second = damped.factors(parts, jnp.asarray([0.0, 10.0]))
         assert not np.all(np.isfinite(first[0]))
-        assert np.all(np.isfinite(first[1])) and np.all(np.isfinite(second[1]))
+        assert np.all(np.isfinite(first[1]))
+        assert np.all(np.isfinite(second[1]))
 
 
 def test_trial_steps_have_the_losses_of_their_parameters():

@@ -1,5 +1,6 @@
 """The residual at some points and its Jacobian in the parameters, as second-order rules ask for it."""
 
+import itertools
 from abc import abstractmethod
 from typing import Any
 
@@ -65,7 +66,7 @@ def spans(size: int) -> list[Span]:
     """Where the block columns of a symmetric matrix begin and end."""
     count = min(max(size // _NARROWEST, 1), _STRIPES)
     ends = [size * i // count for i in range(count + 1)]
-    return list(zip(ends[:-1], ends[1:], strict=True))
+    return list(itertools.pairwise(ends))
 
 
 class Explicit(AbstractTangent):
