@@ -107,7 +107,7 @@ def _tangent(trial: Trial, batch: Any) -> AbstractTangent:
 
 
 @eqx.filter_jit
-def _lower(here: AbstractTangent) -> list[Array]:
+def _lower(here: AbstractTangent) -> Array:
     return here.lower()
 
 

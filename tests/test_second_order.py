@@ -212,7 +212,7 @@ def test_constant_matrices_need_no_jacobian(name, shape):
 
 @pytest.mark.parametrize("most", [4_000, 100])
 def test_damped_systems_are_solved(most, monkeypatch):
-    """By block columns, and by conjugate gradients, as by a solver for matrices."""
+    """By Cholesky, and by conjugate gradients, whose steps run out where the damping is next to nothing."""
     monkeypatch.setattr(damped, "_LARGEST", most)
     monkeypatch.setattr(damped, "_LANDMARKS", 40)
     count, dampings = 230, np.asarray([1e-9, 1e-5, 1e-3, 1.0])
@@ -229,27 +229,16 @@ def test_damped_systems_are_solved(most, monkeypatch):
         gram, r, x, left = map(np.asarray, solved(trial, points, jnp.full(count, 1.0 / count)))
     for damping, solution, rest in zip(dampings * np.trace(gram) / count, x, left, strict=True):
         matrix = gram + damping * np.eye(count)
-        # The relative residual that conjugate gradients end with, or rounding.
-        assert np.linalg.norm(matrix @ solution - r) < 1e-9 * np.linalg.norm(r)
-        exact = r - gram @ np.linalg.solve(matrix, r)
-        np.testing.assert_allclose(rest, exact, atol=1e-7 * np.max(np.abs(r)))
-
-
-def test_a_matrix_that_is_not_positive_has_no_solution():
-    with jax.enable_x64(True):
-        parts = [jnp.asarray([[1.0, 0.0], [2.0, 1.0], [0.0, 0.0]]), jnp.asarray([[1.0]])]
-        first, second = damped.factors(parts, jnp.asarray([0.0, 10.0]))
-        assert not np.all(np.isfinite(first[0]))
-        assert np.all(np.isfinite(first[1]))
-        assert np.all(np.isfinite(second[1]))
+        np.testing.assert_allclose(rest, r - gram @ solution, atol=1e-7 * np.max(np.abs(r)))
+        enough = 1e-9 if most > count or damping > 1e-6 * np.trace(gram) / count else 1e-2
+        assert np.linalg.norm(matrix @ solution - r) < enough * np.linalg.norm(r)
 
 
 def test_trial_steps_have_the_losses_of_their_parameters():
     """Also those of directions that could not be found, and of no step."""
-    lifted = qpde.lift(lambda x: jnp.sin(3.0 * x[0]) * jnp.exp(x[1]), Ball(2))
     with jax.enable_x64(True):
-        for network in (Shallow(5, polynomial=True), qpde.MLP([4, 4])):
-            problem = Problem(Ball(2), nonlinear, lifted)
+        for network in (Shallow(5, polynomial=True), qpde.MLP([4])):
+            problem = Problem(Ball(2), nonlinear, data)
             trial = random_trial(problem, network)
             params, rest = trainable(trial.network)
             rng = np.random.default_rng(1)
@@ -264,10 +253,11 @@ def test_trial_steps_have_the_losses_of_their_parameters():
             weights = jnp.asarray(rng.uniform(0.0, 0.01, 300))
             batch = Batch(problem.domain.sample(jr.key(3), 300), weights, weights, jr.key(0))
             found = eqx.filter_jit(Steps.losses)(steps, trial, rest, batch)
+            loss_of = eqx.filter_jit(mean_square)
             for number, (loss, (i, length)) in enumerate(zip(found, pairs, strict=True)):
                 moved = jax.tree.map(lambda p, v: p - length * v[i], params, directions)  # noqa: B023
                 moved = params if length == 0 else moved
-                expected = mean_square(trial, moved, rest, batch)
+                expected = loss_of(trial, moved, rest, batch)
                 np.testing.assert_allclose(loss, expected, rtol=1e-11)
                 same = eqx.tree_equal(steps.of(number), moved, rtol=1e-15, atol=0.0)
                 assert bool(same) or (i == 1 and length > 0)

@@ -1,7 +1,7 @@
 """Damped systems `(J J' + lambda I) x = r`, for several dampings at once.
 
-Up to 4,000 points by Cholesky, block column by block column: LAPACK factorises the small blocks on the
-diagonal only, and the rest are large products. Beyond, by conjugate gradients that never make `J J'`.
+Up to 4,000 points by Cholesky: four factors of 1,000 points take less time than one decomposition into
+eigenvectors. Beyond, by conjugate gradients that never make `J J'`.
 """
 
 import jax
@@ -29,11 +29,9 @@ def solve_damped(
     if residual.size > _LARGEST:
         return _by_gradients(here, dampings)
     lower = here.lower()
-    mean = sum(jnp.trace(part) for part in lower) / residual.size
-    columns = factors(lower, dampings * mean)
-    right = jnp.broadcast_to(residual, (dampings.size, residual.size))
-    solutions = _backward(columns, _forward(columns, right))
-    return solutions, (dampings * mean)[:, None] * solutions
+    shifts = dampings * (jnp.trace(lower) / residual.size)
+    solutions = jax.lax.map(lambda shift: _by_cholesky(lower, shift, residual), shifts)
+    return solutions, shifts[:, None] * solutions
 
 
 def _by_gradients(
@@ -43,7 +41,8 @@ def _by_gradients(
 
     The preconditioner is `(U U' + mu I)^-1`, where `U U'` is the Nystroem approximation of `J J'` from the
     columns of the first points, which are as random as all others, and `mu` the damping plus the mean
-    diagonal of what the approximation lacks.
+    diagonal of what the approximation lacks. Where the damping is next to nothing the steps run out before
+    the system is solved: what is returned is then a shorter step, and `left` is what that step leaves.
     """
     residual = here.residual
     size = residual.size
@@ -92,53 +91,10 @@ def _by_gradients(
     return x, left + shifts * x
 
 
-def factors(
-    lower: list[Float[Array, "n b"]], dampings: Float[Array, " k"]
-) -> list[Float[Array, "k n b"]]:
-    """The Cholesky factors in block columns."""
-    columns: list[Array] = []
-    for part in lower:
-        size, width = part.shape
-        column = part[None] + dampings[:, None, None] * jnp.eye(size, width)[None]
-        if columns:
-            before = jnp.concatenate([done[:, -size:] for done in columns], axis=2)
-            column = column - before @ before[:, :width].mT
-        top = jax.lax.linalg.cholesky(column[:, :width], symmetrize_input=False)
-        if size == width:
-            columns.append(top)
-            continue
-        below = jax.lax.linalg.triangular_solve(
-            top, column[:, width:], left_side=False, lower=True, transpose_a=True
-        )
-        columns.append(jnp.concatenate([top, below], axis=1))
-    return columns
-
-
-def _forward(columns: list[Float[Array, "k n b"]], v: Float[Array, "k m"]) -> Float[Array, "k m"]:
-    """`L^-1 v`."""
-    parts = []
-    for column in columns:
-        width = column.shape[2]
-        part = _triangle(column[:, :width], v[:, :width], transposed=False)
-        parts.append(part)
-        v = v[:, width:] - jnp.einsum("knb,kb->kn", column[:, width:], part)
-    return jnp.concatenate(parts, axis=1)
-
-
-def _backward(columns: list[Float[Array, "k n b"]], v: Float[Array, "k m"]) -> Float[Array, "k m"]:
-    """`L'^-1 v`."""
-    done = v[:, :0]
-    for column in reversed(columns):
-        size, width = column.shape[1:]
-        part = v[:, v.shape[1] - size : v.shape[1] - size + width]
-        part = part - jnp.einsum("knb,kn->kb", column[:, width:], done)
-        done = jnp.concatenate([_triangle(column[:, :width], part, transposed=True), done], axis=1)
-    return done
-
-
-def _triangle(
-    top: Float[Array, "k b b"], v: Float[Array, "k b"], *, transposed: bool
-) -> Float[Array, "k b"]:
-    return jax.lax.linalg.triangular_solve(
-        top, v[:, :, None], left_side=True, lower=True, transpose_a=transposed
-    )[:, :, 0]
+def _by_cholesky(
+    lower: Float[Array, "m m"], damping: Float[Array, ""], v: Float[Array, " m"]
+) -> Float[Array, " m"]:
+    """`(G + damping I)^-1 v` from the lower triangle of `G`; NaN where that is not positive to rounding."""
+    damped = lower + damping * jnp.eye(v.size, dtype=v.dtype)
+    factor = jax.lax.linalg.cholesky(damped, symmetrize_input=False)
+    return jax.scipy.linalg.cho_solve((factor, True), v)

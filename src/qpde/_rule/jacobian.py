@@ -18,7 +18,7 @@ Span = tuple[int, int]
 # The largest explicit Jacobian, in bytes.
 _MEMORY = 2**30
 # Block columns of a symmetric matrix: at least so wide, and at most so many.
-_NARROWEST, _STRIPES = 100, 8
+_NARROWEST, _STRIPES = 200, 4
 
 
 class AbstractTangent(eqx.Module):
@@ -50,15 +50,16 @@ class AbstractTangent(eqx.Module):
     def pull_value(self, v: Float[Array, " m"]) -> PyTree:
         """`J_Q' v`, in the form of the trained arrays."""
 
-    def lower(self) -> list[Float[Array, "n b"]]:
-        """The lower triangle of `J J'` in block columns: little more than half of all products."""
-        return self.stripes(spans(self.residual.size))
+    def lower(self) -> Float[Array, "m m"]:
+        """`J J'` in its lower triangle, made in block columns: little more than half of all products."""
+        size = self.residual.size
+        stripes = self.stripes(spans(size))
+        whole = [jnp.pad(part, ((size - len(part), 0), (0, 0))) for part in stripes]
+        return jnp.concatenate(whole, axis=1)
 
     def gram(self) -> Float[Array, "m m"]:
         """`J J'`."""
-        size = self.residual.size
-        whole = [jnp.pad(part, ((size - len(part), 0), (0, 0))) for part in self.lower()]
-        triangle = jnp.tril(jnp.concatenate(whole, axis=1))
+        triangle = jnp.tril(self.lower())
         return triangle + jnp.tril(triangle, -1).T
 
 

@@ -6,6 +6,8 @@ with numbers `s_k` that may depend on the point and on `u`, and matrices `a_k` t
 depend on what is read off the equation's program, never from samples: a dependence that cancels counts.
 """
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -131,5 +133,4 @@ def diagonal(matrix: "list[tuple[Any, AbstractForm]]", x: Float[Array, " d"]) ->
 def _total(
     matrix: "list[tuple[Any, AbstractForm]]", term: Callable[[AbstractForm], Array]
 ) -> Array:
-    total = [scale * term(form) for scale, form in matrix]
-    return sum(total[1:], total[0])
+    return functools.reduce(operator.add, [scale * term(form) for scale, form in matrix])

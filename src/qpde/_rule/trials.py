@@ -17,7 +17,7 @@ from .._problem.trial import Trial
 from .batch import Batch
 
 # Points at a time, so that what the trial steps make of them stays in the cache.
-_AT_ONCE = 256
+_AT_ONCE = 128
 
 
 class Steps(eqx.Module):
