@@ -2,6 +2,9 @@
 
 from . import activations, plot, presets, zoo
 from ._boundary.lift import lift
+from ._control.actions import BoxActions, FiniteActions, FreeActions
+from ._control.base import AbstractControl
+from ._control.control import Control
 from ._domain.base import AbstractDomain
 from ._domain.box import Box, Interval
 from ._domain.round import Annulus, Ball, Ellipsoid
@@ -31,6 +34,7 @@ from ._rule.batch import Batch, Draw
 from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
 from ._rule.gauss_newton import GaussNewton
 from ._rule.implicit import ImplicitQLearning
+from ._rule.policy_iteration import PolicyIteration
 from ._rule.projection import VariableProjection
 from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
 from ._runs.store import load, save
@@ -46,6 +50,7 @@ from ._trust.explain import Explanation, explain
 from ._trust.finding import Answer, Evidence, Finding
 from ._walks.estimate import Estimate
 from ._walks.feynman_kac import feynman_kac
+from ._walks.simulate import Simulation, simulate
 
 __version__ = "0.1.0"
 
@@ -82,6 +87,13 @@ __all__ = [  # noqa: RUF022 - by topic
     "presets",
     "zoo",
     "cache_compilations",
+    # control
+    "Control",
+    "FreeActions",
+    "FiniteActions",
+    "BoxActions",
+    "simulate",
+    "Simulation",
     # domains and laws of points
     "Interval",
     "Box",
@@ -105,6 +117,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "GaussNewton",
     "ImplicitQLearning",
     "VariableProjection",
+    "PolicyIteration",
     "Flow",
     "Truncation",
     "Ramp",
@@ -135,6 +148,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Identity",
     "Factor",
     "Matrix",
+    "AbstractControl",
     "AbstractMeasure",
     "AbstractNetwork",
     "trainable",

@@ -9,6 +9,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._control.base import AbstractControl
+from .._control.checks import gaps_at, refuse_worse
 from .._domain.base import AbstractDomain
 from .._field.form import Identity
 from .._field.jet import Jet, Quadratic, Sum
@@ -92,6 +94,16 @@ def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -
     )
 
 
+@eqx.filter_jit
+def _choices(problem: "Problem", points: Any, bumps: Quadratic) -> Any:
+    """How good the best actions are at the points, and at jets around those of the boundary data."""
+
+    def at(x: Array, key: Any) -> Any:
+        return gaps_at(problem.equation, Jet(problem.boundary.at(x), x), x, bumps, key)  # pyright: ignore
+
+    return jax.vmap(at)(points, jr.split(key_from(1), len(points)))
+
+
 def _random_jets(dim: int) -> tuple[Quadratic, np.ndarray]:
     """Jets to add to that of the boundary data, from none to large, and unit directions."""
     rng = np.random.default_rng(0)
@@ -133,6 +145,9 @@ def looked_at(problem: "Problem") -> tuple[float, tuple[str, ...]]:
             np.concatenate([places.inside, places.edge]),
             finite,
         )
+    if isinstance(problem.equation, AbstractControl):
+        bumps, _ = _random_jets(problem.dim)
+        refuse_worse(problem.equation, _choices(problem, places.inside, bumps), places.inside)
     finite = np.isfinite(sample.start)
     if not np.all(finite):
         _fail(

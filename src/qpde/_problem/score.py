@@ -6,10 +6,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._control.base import AbstractControl
+from .._control.policy import Greedy, Known
 from .._domain.base import AbstractDomain, drawn
 from .._precision import cast, key_from, like
 from .measure import AbstractMeasure, drawn_by
@@ -30,13 +33,15 @@ class Score:
     `loss` is the mean of `(L Q)^2`. The others are known where the exact solution is:
     `relative_l2_error`; `max_relative_error`, the largest `|Q - u| / |u|` at points at least 1 % of the
     inradius away from the boundary (in thousands of dimensions no point is: None); `skill`, the
-    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned).
+    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned); `control_error`,
+    of a control problem, the relative L2 error of the best actions.
     """
 
     loss: float
     relative_l2_error: float | None = None
     max_relative_error: float | None = None
     skill: float | None = None
+    control_error: float | None = None
 
     def lines(self) -> list[str]:
         """The numbers in words, a line each."""
@@ -47,6 +52,8 @@ class Score:
             texts.append(f"max relative error    {self.max_relative_error:.3g}")
         if self.skill is not None:
             texts.append(f"skill                 {self.skill:.3g}   (1: one constant does as well)")
+        if self.control_error is not None:
+            texts.append(f"error of the control  {self.control_error:.3g}   (relative L2)")
         return texts
 
 
@@ -63,13 +70,15 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         known = problem.exact is not None
         uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
         part = _chunk(wide, domain, problem.exact, points, weights, uniform)
+        if known and isinstance(problem.equation, AbstractControl):
+            part = (*part, *_actions(problem.equation, wide, problem.exact, uniform))
         parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
     loss = float(np.mean(weights * squares))
     if problem.exact is None:
         return Score(loss)
-    q, u, eta, f, distance = columns[2:]
+    q, u, eta, f, distance, *actions = columns[2:]
     size_of_u = _rms(u)
     away = (distance >= _MARGIN * domain.inradius) & (u != 0)
     # The best constant network c minimises |c eta + f - u|.
@@ -83,7 +92,14 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         ),
         # A constant that is exact up to rounding leaves no error to compare with.
         skill=float(error / constant) if constant > 1e-12 * size_of_u else None,
+        control_error=_control_error(*actions) if actions else None,
     )
+
+
+def _control_error(squares: np.ndarray, sizes: np.ndarray) -> float | None:
+    """The relative error of actions, from the squares of their errors and of the right ones."""
+    size = float(np.mean(sizes))
+    return float(np.sqrt(np.mean(squares) / size)) if size > 0 else None
 
 
 def _rms(values: np.ndarray) -> np.floating[Any]:
@@ -108,3 +124,16 @@ def _chunk(
 
     functions = (trial.value, known, domain.eta.value, trial.boundary.value, domain.distance)
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)
+
+
+@eqx.filter_jit
+def _actions(
+    control: AbstractControl, trial: Trial, exact: Callable[..., Any], points: Any
+) -> tuple[Array, Array]:
+    """The squares of the errors of the best actions, and of those of the exact solution."""
+
+    def one(x: Array) -> tuple[Array, Array]:
+        found, right = (Greedy(control, v)(x) for v in (trial, Known(exact)))
+        return jnp.sum((found - right) ** 2), jnp.sum(right * right)
+
+    return jax.vmap(one)(points)
