@@ -193,6 +193,29 @@ def test_value_and_policy_of_a_regulator():
     assert "error of the control" in repr(found.score.lines())
 
 
+@pytest.mark.trains
+def test_an_actor_learns_what_to_do():
+    """A box that holds the action back at some points; against Gauss-Newton with the search."""
+    control = qpde.Control(
+        actions=qpde.BoxActions(-0.4, 0.4),
+        drift=lambda x, a: a,
+        sigma=1.0,
+        cost=lambda x, a: x[0] ** 2 + a[0] ** 2,
+        discount=1.0,
+    )
+    problem = qpde.Problem(qpde.Interval(-2.0, 2.0), control, boundary=2.0)
+    options = {"batch": 128, "progress": False, "network": SMALL["network"]}
+    newton = qpde.solve(problem, rule=qpde.GaussNewton(), precision="float64", steps=10, **options)
+    found = qpde.solve(problem, rule=qpde.ActorCritic(0.02), steps=1_500, **options)
+    x = np.linspace(-1.9, 1.9, 21)[:, None]
+    assert np.max(np.abs(found(x) - newton(x))) < 0.05 * np.max(np.abs(newton(x)))
+    policy = newton.policy(x)[:, 0]
+    np.testing.assert_allclose(policy, np.clip(-0.5 * newton.grad(x)[:, 0], -0.4, 0.4), atol=1e-6)
+    assert np.max(policy) == 0.4
+    with pytest.raises(ValueError, match="FreeActions or BoxActions"):
+        qpde.solve(zoo.survival(2), rule=qpde.ActorCritic(), steps=1, progress=False)
+
+
 def test_only_control_problems_have_policies():
     problem = zoo.survival(2)
     with pytest.raises(ValueError, match="control problems"):

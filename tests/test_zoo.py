@@ -49,6 +49,10 @@ CASES = [
     ("lqr_matrices", 5),
     ("lqr_diffusion", 5),
     ("eikonal", 5),
+    ("rotated", 4),
+    ("clamped_load", 5),
+    ("clamped_waves", 4),
+    ("supported_plate", 3),
     ("american_put", 1),
 ]
 LONG = {("annulus", 10), ("committor", 10), ("mean_ridge", 100), ("cube_norm", 60)}

@@ -1,6 +1,7 @@
 """qpde: elliptic PDEs in any dimension by neural Q-learning."""
 
 from . import activations, plot, presets, zoo
+from ._boundary.conditions import Clamped, SimplySupported
 from ._boundary.lift import lift
 from ._control.actions import BoxActions, FiniteActions, FreeActions
 from ._control.base import AbstractControl
@@ -16,11 +17,13 @@ from ._files.damage import DamagedFile
 from ._files.lock import Locked
 from ._limit.kernel import TangentKernel, finite_kernel
 from ._limit.solve import Limit, LimitSolution, solve_limit
+from ._monotone.cordes import Cordes, cordes
 from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
 from ._network.base import AbstractNetwork, Frozen, trainable
 from ._network.mlp import MLP
 from ._network.ridge import Ridge
+from ._network.separable import Separable
 from ._network.shallow import Shallow
 from ._problem.accuracy import Accuracy
 from ._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
@@ -29,6 +32,7 @@ from ._problem.score import Score
 from ._problem.solution import History, Solution, Stage
 from ._problem.trial import Trial
 from ._problem.verdict import Reason, Verdict, Word
+from ._rule.actor_critic import ActorCritic
 from ._rule.base import AbstractRule, Info
 from ._rule.batch import Batch, Draw
 from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
@@ -78,6 +82,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "SolveError",
     "Interrupted",
     "lift",
+    "Clamped",
+    "SimplySupported",
     "load",
     "save",
     "DamagedFile",
@@ -108,6 +114,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Shallow",
     "MLP",
     "Ridge",
+    "Separable",
     "Frozen",
     "activations",
     # rules and schedules
@@ -118,6 +125,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "ImplicitQLearning",
     "VariableProjection",
     "PolicyIteration",
+    "ActorCritic",
     "Flow",
     "Truncation",
     "Ramp",
@@ -131,6 +139,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "monotonicity",
     "Monotonicity",
     "Ground",
+    "cordes",
+    "Cordes",
     "feynman_kac",
     "Estimate",
     "explain",

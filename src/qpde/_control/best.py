@@ -35,9 +35,9 @@ def lifted(
     Its smallest eigenvalue is then a tenth of that of the cost's own curvature. Where it was larger already
     nothing changes.
     """
-    least = jnp.linalg.eigvalsh(curvature)[0]
-    floor = _FLOOR * jnp.linalg.eigvalsh(cost)[0]
-    added = jax.lax.stop_gradient(jnp.maximum(floor - least, 0.0))
+    curvatures = jax.lax.stop_gradient((curvature, cost))
+    least, floor = (jnp.linalg.eigvalsh(one)[0] for one in curvatures)
+    added = jnp.maximum(_FLOOR * floor - least, 0.0)
     return curvature + added * jnp.eye(len(curvature), dtype=curvature.dtype), added
 
 

@@ -161,10 +161,9 @@ class Control(AbstractControl):
         plain = all(1 not in dependencies(part, *at)[0] for part in (*slopes, curvature))
         return Form(spread, jax.eval_shape(self._sigma, *at).ndim == 2, plain)
 
-    def sigmas(self, x: Float[Array, " d"]) -> list[Array]:
-        """The `sigma` of each action of a finite set."""
-        assert isinstance(self.actions, FiniteActions)
-        return [self._sigma(x, like(x, a)) for a in self.actions.values]
+    def spread(self, x: Float[Array, " d"], a: Float[Array, " m"]) -> Array:
+        """`sigma(x, a)`: a number or a matrix."""
+        return self._sigma(x, a)
 
     def _quadratic(self, x: Array, u: Jet, form: Form) -> tuple[Array, Array, Array]:
         """Slope, curvature and what was added to it, for a bracket that is quadratic in the action."""

@@ -79,6 +79,9 @@ def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -
 
         def coefficients(bump: Quadratic) -> tuple[Array, Array, Array]:
             found = linearise(problem.equation, x, Jet(Sum(base, Jet(bump, x)), x))
+            if problem.order == 4:
+                # The leading part of L = -Lap^2 is positive, as that of Lap.
+                return -found.bilaplacian[None], found.value, jnp.abs(found.bilaplacian) + 0.0 * x
             return _second_order(found, directions), found.value, jnp.abs(found.diagonal())
 
         start = like(x, problem.equation(x, base))
@@ -183,11 +186,13 @@ def _orientation(second: np.ndarray) -> float:
     positive, negative = np.any(known > 1e-9 * largest), np.any(known < -1e-9 * largest)
     if positive and negative:
         raise ValueError(
-            "The equation is not elliptic: its second-order part has both signs on the domain. "
+            "The equation is not elliptic: its leading part has both signs on the domain. "
             "Check the signs of the second derivatives; a diffusion matrix must be semi-definite."
         )
     if largest == 0:
-        raise ValueError("The equation asks for second derivatives but does not depend on them.")
+        raise ValueError(
+            "The equation asks for derivatives of its order but does not depend on them."
+        )
     return -1.0 if negative else 1.0
 
 

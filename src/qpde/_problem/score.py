@@ -14,6 +14,7 @@ from jaxtyping import Array
 from .._control.base import AbstractControl
 from .._control.policy import Greedy, Known
 from .._domain.base import AbstractDomain, drawn
+from .._field.base import AbstractField
 from .._precision import cast, key_from, like
 from .measure import AbstractMeasure, drawn_by
 from .problem import Problem
@@ -69,7 +70,7 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         # Errors are taken in the plain L2 norm, whatever law the training used.
         known = problem.exact is not None
         uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
-        part = _chunk(wide, domain, problem.exact, points, weights, uniform)
+        part = _chunk(wide, domain, problem.factor, problem.exact, points, weights, uniform)
         if known and isinstance(problem.equation, AbstractControl):
             part = (*part, *_actions(problem.equation, wide, problem.exact, uniform))
         parts.append([np.asarray(column) for column in part])
@@ -110,6 +111,7 @@ def _rms(values: np.ndarray) -> np.floating[Any]:
 def _chunk(
     trial: Trial,
     domain: AbstractDomain,
+    eta: AbstractField,
     exact: Callable[..., Any] | None,
     points: Any,
     weights: Any,
@@ -122,7 +124,7 @@ def _chunk(
     def known(x: Array) -> Array:
         return like(x, exact(x))
 
-    functions = (trial.value, known, domain.eta.value, trial.boundary.value, domain.distance)
+    functions = (trial.value, known, eta.value, trial.boundary.value, domain.distance)
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)
 
 

@@ -22,10 +22,14 @@ from ._linear import committor as committor
 from ._linear import drift as drift
 from ._linear import ellipsoid as ellipsoid
 from ._linear import survival as survival
+from ._plates import clamped_load as clamped_load
+from ._plates import clamped_waves as clamped_waves
+from ._plates import supported_plate as supported_plate
 from ._quadratic import eikonal as eikonal
 from ._quadratic import lqr as lqr
 from ._quadratic import lqr_diffusion as lqr_diffusion
 from ._quadratic import lqr_matrices as lqr_matrices
+from ._rotated import rotated as rotated
 from ._semilinear import exponential_ball as exponential_ball
 from ._semilinear import semilinear as semilinear
 from ._semilinear import two_body_allen_cahn as two_body_allen_cahn
@@ -121,6 +125,16 @@ CATALOGUE: dict[str, Entry] = {
         "the unit ball",
     ),
     "eikonal": Entry(eikonal, ">= 1", "Lap u - |grad u| + w(x) = 0, u = -1", "the unit ball"),
+    "rotated": Entry(
+        rotated, ">= 1", "min over three a of [A_a : Hess u + l_a(x)] = 0, u = 0", "(0, 1)^d"
+    ),
+    "clamped_load": Entry(clamped_load, ">= 1", "1 - Lap^2 u = 0, u = du/dn = 0", "the unit ball"),
+    "clamped_waves": Entry(
+        clamped_waves, ">= 2", "r(x) - Lap^2 u = 0, u = du/dn = 0", "the unit ball"
+    ),
+    "supported_plate": Entry(
+        supported_plate, "1 to 8", "r(x) - Lap^2 u = 0, u = Lap u = 0", "(0, 1)^d"
+    ),
     "american_put": Entry(
         american_put, "1", "max(generator u - rate u, (strike - x)^+ - u) = 0", "(0, 1)"
     ),
