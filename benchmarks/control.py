@@ -1,11 +1,12 @@
 """The figures of docs/control.md and docs/plates.md: run it with the name of a part, or with none for all.
 
-python benchmarks/control.py [regulators] [newton] [simulated] [cordes] [plates]
+python benchmarks/control.py [regulators] [literature] [sines] [newton] [simulated] [cordes] [plates]
 """
 
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -13,10 +14,10 @@ import scipy.linalg
 import qpde
 from qpde import zoo
 
-WIDTH = {"beta": 0.5, "polynomial": True, "amplitude": 0.06}
+WIDTH: dict[str, Any] = {"beta": 0.5, "polynomial": True, "amplitude": 0.06}
 
 
-def shallow(width: int = 256, **more: float) -> qpde.Shallow:
+def shallow(width: int = 256, **more: Any) -> qpde.Shallow:
     """The network of the second-order rules."""
     return qpde.Shallow(width, **(WIDTH | more))
 
@@ -34,21 +35,27 @@ def line(name: str, solution: qpde.Solution, seconds: float) -> None:
 
 
 def regulators() -> None:
-    """Riccati's values and feedbacks; the literature's static problems."""
-    cases: list[tuple[str, int, dict[str, float], int]] = [
-        ("lqr", 20, {}, 3),
-        ("lqr", 100, {}, 3),
-        ("lqr_matrices", 20, {}, 3),
-        ("lqr_diffusion", 5, {}, 8),
-        ("lqr_diffusion", 10, {}, 8),
-        ("lqr_diffusion", 20, {}, 8),
-        ("van_der_pol", 20, {}, 10),
-        ("eikonal", 5, {}, 30),
-        ("control_bell", 10, {}, 30),
-    ]
-    for name, dim, more, steps in cases:
+    """Riccati's values and feedbacks."""
+    _solved(
+        ("lqr", 20, 3),
+        ("lqr", 100, 3),
+        ("lqr_matrices", 20, 3),
+        ("lqr_diffusion", 5, 8),
+        ("lqr_diffusion", 10, 8),
+        ("lqr_diffusion", 20, 8),
+    )
+
+
+def literature() -> None:
+    """Static problems of the literature."""
+    _solved(("van_der_pol", 20, 10), ("eikonal", 5, 30), ("control_bell", 10, 30))
+
+
+def _solved(*cases: tuple[str, int, int]) -> None:
+    """Each problem by so many Gauss-Newton steps."""
+    for name, dim, steps in cases:
         began = time.perf_counter()
-        problem = zoo.CATALOGUE[name].build(dim, **more)
+        problem = zoo.CATALOGUE[name].build(dim)
         width, batch = (64, 300) if name.startswith("lqr") else (256, 1_000)
         solution = qpde.solve(
             problem,
@@ -168,8 +175,26 @@ def plates() -> None:
         print(f"    bound {bound.bound:.2e} (relative {bound.relative_bound}), {bound.kind}")
 
 
+def sines() -> None:
+    """The product of ten sines, by a separable network."""
+    began = time.perf_counter()
+    solution = qpde.solve(
+        zoo.control_sines(10),
+        network=qpde.Separable(4, degree=10),
+        rule=qpde.GaussNewton(),
+        precision="float64",
+        steps=40,
+        batch=1_000,
+        budget=60.0,
+        progress=False,
+    )
+    line("control_sines, d = 10", solution, time.perf_counter() - began)
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "regulators": regulators,
+    "literature": literature,
+    "sines": sines,
     "newton": newton,
     "simulated": simulated,
     "cordes": cordes,

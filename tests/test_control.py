@@ -1,6 +1,7 @@
 """Control problems: best actions, policies, policy iteration, simulated costs."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,10 @@ from qpde._control.best import best_in_box
 from qpde._control.policy import Greedy, Known
 from qpde._field.jet import Jet, Quadratic
 
-SMALL = {"network": qpde.Shallow(24, polynomial=True, beta=0.5, amplitude=0.2), "progress": False}
+SMALL: dict[str, Any] = {
+    "network": qpde.Shallow(24, polynomial=True, beta=0.5, amplitude=0.2),
+    "progress": False,
+}
 
 
 def jet(x, seed=0):
@@ -49,7 +53,7 @@ def test_free_actions_are_those_of_the_closed_form():
 
 def test_an_action_in_the_diffusion_knows_second_derivatives():
     """One coordinate each: `a_i p_i + (1 + u_ii / 2) a_i^2` is smallest at `-p_i / (2 + u_ii)`."""
-    control = zoo.lqr_diffusion(3).equation
+    control: Any = zoo.lqr_diffusion(3).equation
     with jax.enable_x64(True):
         x = jnp.asarray([0.1, -0.4, 0.3])
         u = jet(x)
@@ -156,7 +160,7 @@ def test_sets_of_actions_are_checked():
 
 def test_riccati_and_the_equation_agree():
     """The exact policy is Riccati's feedback `-R^-1 B' K x`."""
-    problem = zoo.lqr_matrices(4, actions=2, seed=3)
+    problem: Any = zoo.lqr_matrices(4, actions=2, seed=3)
     control, k = problem.equation, problem.exact.matrix
     with jax.enable_x64(True):
         x = jnp.asarray([0.2, -0.3, 0.1, 0.5])

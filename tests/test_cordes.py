@@ -1,6 +1,7 @@
 """Cordes' condition, against matrices, quadrature and a known solution."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ def ratio_of(problem):
 def test_three_rotated_matrices_in_four_dimensions():
     problem = zoo.rotated(4)
     ratio, largest = ratio_of(problem)
-    found = qpde.monotonicity(problem)
+    found: Any = qpde.monotonicity(problem)
     assert found.kind is qpde.Ground.PROVED
     epsilon = 1 / ratio - 3
     np.testing.assert_allclose(found.cordes.epsilon, epsilon, rtol=1e-9)
@@ -55,7 +56,7 @@ def control_with(**changes):
 
 def test_matrices_that_vary_are_bounded_by_intervals():
     """`A = diag(a^2, (1 + x/10)^2) / 2`, x in (0, 1): the worst is a = 2 at x = 0."""
-    found = qpde.cordes(qpde.Problem(qpde.Box(0.0, 1.0, dim=2), control_with()))
+    found: Any = qpde.cordes(qpde.Problem(qpde.Box(0.0, 1.0, dim=2), control_with()))
     assert found.proved
     expected = 5.0**2 / 17.0 - 1.0
     assert expected * 0.9 < found.epsilon <= expected
@@ -88,8 +89,9 @@ def test_bounds_that_users_know():
 
 def test_the_pairing_has_the_constant():
     """`<F_g v1 - F_g v2, Lap w> >= constant |Lap w|^2` by quadrature, for random sums of sines."""
-    problem = zoo.rotated(2, stretch=4.0)
-    control, found = problem.equation, qpde.cordes(problem)
+    problem: Any = zoo.rotated(2, stretch=4.0)
+    control: Any = problem.equation
+    found: Any = qpde.cordes(problem)
     rng = np.random.default_rng(0)
     nodes, weights = np.polynomial.legendre.leggauss(24)
     x = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2) * 0.5 + 0.5
@@ -130,7 +132,7 @@ def test_the_pairing_has_the_constant():
 
 @pytest.mark.trains
 def test_certificates_are_above_the_errors():
-    problem = zoo.rotated(2)
+    problem: Any = zoo.rotated(2)
     network = qpde.Shallow(40, polynomial=True, beta=0.5, amplitude=0.2, scale=2.0)
     solution = qpde.solve(
         problem,

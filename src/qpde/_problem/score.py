@@ -71,7 +71,7 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         known = problem.exact is not None
         uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
         part = _chunk(wide, domain, problem.factor, problem.exact, points, weights, uniform)
-        if known and isinstance(problem.equation, AbstractControl):
+        if problem.exact is not None and isinstance(problem.equation, AbstractControl):
             part = (*part, *_actions(problem.equation, wide, problem.exact, uniform))
         parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]

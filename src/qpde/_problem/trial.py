@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from .._domain.eta import AbstractRadial
 from .._domain.squared import Cosines, Moved
 from .._field.base import AbstractField, by_value
+from .._field.form import AbstractForm
 from .._field.jet import At, Equation, Jet, Product, Source, Sum
 from .._precision import Numbers, like
 from .problem import Problem
@@ -103,7 +104,20 @@ class _Fourth:
         self._source, self._field, self._x = source, field, x
 
     def __getattr__(self, name: str) -> Any:
+        # What only some sources know, such as `towards`.
         return getattr(self._source, name)
+
+    def value(self) -> Float[Array, ""]:
+        return self._source.value()
+
+    def grad(self) -> Float[Array, " d"]:
+        return self._source.grad()
+
+    def trace(self, form: AbstractForm) -> Float[Array, ""]:
+        return self._source.trace(form)
+
+    def hessian(self) -> Float[Array, "d d"]:
+        return self._source.hessian()
 
     def bilaplacian(self) -> Float[Array, ""]:
         return self._field.bilaplacian(self._x)

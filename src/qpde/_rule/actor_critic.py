@@ -142,7 +142,7 @@ class ActorCritic(AbstractRule):
             return critic, jax.grad(height)(state.actor), jnp.dot(batch.weights, own * own)
 
         critic, actor, loss = draw.expect(part)
-        updates, first = ADAM.update(critic, state.critic, params)
+        updates, first = ADAM.update(critic, state.critic, params)  # pyright: ignore
         moves, second = ADAM.update(actor, state.optimiser, state.actor)  # pyright: ignore
         rates = self.rate(clock), self.actor_rate(clock)
         params = jax.tree.map(lambda p, u: p + (rates[0] * u).astype(p.dtype), params, updates)
