@@ -1,5 +1,6 @@
 """Equations of fourth order: derivatives, conditions, constants, solutions."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -184,6 +185,15 @@ def test_a_plate_comes_back_from_its_file(tmp_path):
         qpde.load(path, problem=other)
 
 
-def test_walks_are_for_second_order():
+def test_what_is_for_second_order_alone(solved):
+    problem = zoo.clamped_load(2)
     with pytest.raises(ValueError, match="fourth order"):
-        qpde.feynman_kac(zoo.clamped_load(2), np.zeros(2), progress=False)
+        qpde.feynman_kac(problem, np.zeros(2), progress=False)
+    with pytest.raises(ValueError, match="second order"):
+        qpde.solve_limit(problem)
+    with pytest.raises(ValueError, match="second condition"):
+        qpde.solve(problem, rule=qpde.Penalty(), steps=1, progress=False)
+    ball = solved("ball")
+    plate = dataclasses.replace(ball, problem=zoo.clamped_load(3))
+    with pytest.raises(ValueError, match="no maximum principle"):
+        qpde.certify(plate, norm="sup")
