@@ -25,6 +25,8 @@ from .trial import Trial
 _POINTS, _MARGIN = 100_000, 0.01
 # Points of one compiled chunk; coordinates of all points and of one chunk: thousands of dimensions get fewer.
 _CHUNK, _NUMBERS, _CHUNK_NUMBERS = 1_024, 4e8, 2**25
+# Points at which actions are compared: a best one may be the solution of a large system.
+_ACTIONS = 8_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
     count = int(np.clip(_NUMBERS / problem.dim, 1_000, _POINTS))
     size = int(np.clip(_CHUNK_NUMBERS / problem.dim, 64, _CHUNK))
     wide, domain, law = (cast(tree, "float64") for tree in (trial, problem.domain, measure))
-    parts = []
+    parts, actions = [], []
     for i in range(-(-count // size)):
         key = key_from(seed, 0x5C0DE, i)
         points, weights = drawn_by(law, key, size)
@@ -71,15 +73,17 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         known = problem.exact is not None
         uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
         part = _chunk(wide, domain, problem.factor, problem.exact, points, weights, uniform)
-        if problem.exact is not None and isinstance(problem.equation, AbstractControl):
-            part = (*part, *_actions(problem.equation, wide, problem.exact, uniform))
+        controlled = isinstance(problem.equation, AbstractControl) and i * size < _ACTIONS
+        if problem.exact is not None and controlled:
+            found = _squared_actions(problem.equation, wide, problem.exact, uniform)
+            actions.append([np.asarray(column) for column in found])
         parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
     loss = float(np.mean(weights * squares))
     if problem.exact is None:
         return Score(loss)
-    q, u, eta, f, distance, *actions = columns[2:]
+    q, u, eta, f, distance = columns[2:]
     size_of_u = _rms(u)
     away = (distance >= _MARGIN * domain.inradius) & (u != 0)
     # The best constant network c minimises |c eta + f - u|.
@@ -93,12 +97,13 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         ),
         # A constant that is exact up to rounding leaves no error to compare with.
         skill=float(error / constant) if constant > 1e-12 * size_of_u else None,
-        control_error=_control_error(*actions) if actions else None,
+        control_error=_control_error(actions) if actions else None,
     )
 
 
-def _control_error(squares: np.ndarray, sizes: np.ndarray) -> float | None:
+def _control_error(actions: list[list[np.ndarray]]) -> float | None:
     """The relative error of actions, from the squares of their errors and of the right ones."""
+    squares, sizes = (np.concatenate(column) for column in zip(*actions, strict=True))
     size = float(np.mean(sizes))
     return float(np.sqrt(np.mean(squares) / size)) if size > 0 else None
 
@@ -129,7 +134,7 @@ def _chunk(
 
 
 @eqx.filter_jit
-def _actions(
+def _squared_actions(
     control: AbstractControl, trial: Trial, exact: Callable[..., Any], points: Any
 ) -> tuple[Array, Array]:
     """The squares of the errors of the best actions, and of those of the exact solution."""
