@@ -28,6 +28,7 @@ ROOMS = [
         "_domain",
         "_network",
         "_equation",
+        "_control",
     ),
     *(
         "_boundary",

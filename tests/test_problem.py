@@ -130,7 +130,7 @@ class Loose:
             (Ball(3), lambda x, u: u.grad),
             r"equation must return a scalar of shape \(\), got \(3,\)",
         ),
-        ((Ball(3), lambda x, u: u.value - 1), "asks only for value: qpde solves second-order"),
+        ((Ball(3), lambda x, u: u.value - 1), "asks only for value: qpde solves elliptic"),
         ((Ball(3), lambda x, u: 0.0 * u.laplacian), "does not depend on them"),
         ((Ball(3), lambda x, u: u.laplacian / (x[0] - x[0])), "not finite at u = boundary"),
         ((Ball(3), poisson, lambda x: x), r"boundary function must return a scalar.*\(3,\)"),

@@ -45,6 +45,14 @@ CASES = [
     ("van_der_pol", 20),
     ("control_bell", 10),
     ("control_sines", 3),
+    ("lqr", 5),
+    ("lqr_matrices", 5),
+    ("lqr_diffusion", 5),
+    ("eikonal", 5),
+    ("rotated", 4),
+    ("clamped_load", 5),
+    ("clamped_waves", 4),
+    ("supported_plate", 3),
     ("american_put", 1),
 ]
 LONG = {("annulus", 10), ("committor", 10), ("mean_ridge", 100), ("cube_norm", 60)}

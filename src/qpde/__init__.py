@@ -1,7 +1,11 @@
 """qpde: elliptic PDEs in any dimension by neural Q-learning."""
 
 from . import activations, plot, presets, zoo
+from ._boundary.conditions import Clamped, SimplySupported
 from ._boundary.lift import lift
+from ._control.actions import BoxActions, FiniteActions, FreeActions
+from ._control.base import AbstractControl
+from ._control.control import Control
 from ._domain.base import AbstractDomain
 from ._domain.box import Box, Interval
 from ._domain.round import Annulus, Ball, Ellipsoid
@@ -13,12 +17,14 @@ from ._files.damage import DamagedFile
 from ._files.lock import Locked
 from ._limit.kernel import TangentKernel, finite_kernel
 from ._limit.solve import Limit, LimitSolution, solve_limit
+from ._monotone.cordes import Cordes, cordes
 from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
 from ._network.base import AbstractNetwork, Frozen, trainable
 from ._network.mlp import MLP
 from ._network.pairs import Pairs
 from ._network.ridge import Ridge
+from ._network.separable import Separable
 from ._network.shallow import Shallow
 from ._problem.accuracy import Accuracy
 from ._problem.measure import AbstractMeasure, Radial, Uniform, Weighted
@@ -27,11 +33,13 @@ from ._problem.score import Score
 from ._problem.solution import History, Solution, Stage
 from ._problem.trial import Trial
 from ._problem.verdict import Reason, Verdict, Word
+from ._rule.actor_critic import ActorCritic
 from ._rule.base import AbstractRule, Info
 from ._rule.batch import Batch, Draw
 from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
 from ._rule.gauss_newton import GaussNewton
 from ._rule.implicit import ImplicitQLearning
+from ._rule.policy_iteration import PolicyIteration
 from ._rule.projection import VariableProjection
 from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
 from ._runs.store import load, save
@@ -47,6 +55,7 @@ from ._trust.explain import Explanation, explain
 from ._trust.finding import Answer, Evidence, Finding
 from ._walks.estimate import Estimate
 from ._walks.feynman_kac import feynman_kac
+from ._walks.simulate import Simulation, simulate
 
 __version__ = "0.1.0"
 
@@ -74,6 +83,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "SolveError",
     "Interrupted",
     "lift",
+    "Clamped",
+    "SimplySupported",
     "load",
     "save",
     "DamagedFile",
@@ -83,6 +94,13 @@ __all__ = [  # noqa: RUF022 - by topic
     "presets",
     "zoo",
     "cache_compilations",
+    # control
+    "Control",
+    "FreeActions",
+    "FiniteActions",
+    "BoxActions",
+    "simulate",
+    "Simulation",
     # domains and laws of points
     "Interval",
     "Box",
@@ -98,6 +116,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "MLP",
     "Pairs",
     "Ridge",
+    "Separable",
     "Frozen",
     "activations",
     # rules and schedules
@@ -107,6 +126,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "GaussNewton",
     "ImplicitQLearning",
     "VariableProjection",
+    "PolicyIteration",
+    "ActorCritic",
     "Flow",
     "Truncation",
     "Ramp",
@@ -120,6 +141,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "monotonicity",
     "Monotonicity",
     "Ground",
+    "cordes",
+    "Cordes",
     "feynman_kac",
     "Estimate",
     "explain",
@@ -137,6 +160,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Identity",
     "Factor",
     "Matrix",
+    "AbstractControl",
     "AbstractMeasure",
     "AbstractNetwork",
     "trainable",

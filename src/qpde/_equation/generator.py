@@ -91,6 +91,11 @@ class _MinusSpeed(eqx.Module):
 
 
 def _refuse_nonlinear(operator: Operator) -> None:
+    if operator.order == 4:
+        raise ValueError(
+            "This equation is of fourth order, whose solutions are no means over random walks. For an error "
+            "bound use qpde.certify(solution)."
+        )
     if operator.structure is Structure.LINEAR:
         return
     if operator.structure is Structure.SEMILINEAR:

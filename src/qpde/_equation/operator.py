@@ -28,6 +28,7 @@ from .._program.program import JUMP, KINK, dependencies
 from .._program.search import is_semidefinite, least_on_cells, smallest_eigenvalues
 from .cells import cells
 from .damping import Damping, Whole, every_jet
+from .fourth import fourth_order
 
 # Random points inside; a tenth as many on the boundary.
 _SAMPLE = 20_000
@@ -76,6 +77,7 @@ class Operator(eqx.Module):
     varies: frozenset[str] = eqx.field(static=True)  # what depends on x: "A", "b", "c"
     rough: frozenset[str] = eqx.field(static=True)  # "A", "b" too rough to be differentiated
     jumps: bool = eqx.field(static=True)  # the equation may jump in u
+    order: int = eqx.field(static=True, default=2)
 
     @classmethod
     def of(cls, domain: AbstractDomain, equation: Equation, orientation: Numbers) -> "Operator":
@@ -92,16 +94,19 @@ class Operator(eqx.Module):
         second, first, value = reach
         # Derivatives in u do not see jumps in u.
         jumps = any(level == JUMP for argument, level in program.items() if argument > 0)
+        order, bending = fourth_order(equation, jet)
+        jumps = jumps or bending - {0} != set()
         if (second | first) - {0} or value - {0, 1} or jumps:
             structure = Structure.NONLINEAR
         else:
             structure = Structure.SEMILINEAR if 1 in value else Structure.LINEAR
         names = zip("Abc", reach, strict=True)
         varies = frozenset(name for name, seen in names if 0 in seen)
+        varies = varies | ({"e"} if 0 in bending else set())
         # A is differentiated twice and b once, so that neither may jump nor A have a kink; c may do both.
         limits = zip("Ab", coefficients, (KINK, JUMP), strict=False)
         rough = frozenset(name for name, levels, least in limits if levels.get(0, 0) >= least)
-        return cls(domain, equation, orientation, structure, isotropic, varies, rough, jumps)
+        return cls(domain, equation, orientation, structure, isotropic, varies, rough, jumps, order)
 
     def same_as(self, other: "Operator") -> bool:
         """Whether another operator has the same domain, and an equation of the same program and numbers."""
@@ -138,6 +143,10 @@ class Operator(eqx.Module):
     def killing(self, x: Float[Array, " d"], v: Any = 0.0) -> Float[Array, ""]:
         """`c(x)`; of a semilinear equation, `-dF/du` at `u = v`."""
         return -self.orientation * self._linearised(x, v).value
+
+    def bending(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """The coefficient `e(x)` of `-Lap^2`; zero for an equation of second order."""
+        return -self.orientation * self._linearised(x).bilaplacian
 
     def source(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         """`r(x) = L 0`."""

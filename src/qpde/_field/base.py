@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from .._arguments import a_function, reals
 from .._precision import Numbers, like, number
-from .form import AbstractForm, Factor, Identity
+from .form import AbstractForm, Factor, Identity, Matrix
 from .jet import At, Source
 from .slips import check_signature
 
@@ -64,6 +64,21 @@ class AbstractField(eqx.Module):
     @abstractmethod
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         """The full Hessian at `x`."""
+
+    def bilaplacian(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        """The Laplacian of the Laplacian at `x`; by default the latter is differentiated twice."""
+        return Autodiff(self._laplacian).trace(x, Identity())
+
+    def laplacian_grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The gradient of the Laplacian at `x`; by default by automatic differentiation."""
+        return jax.grad(self._laplacian)(x)
+
+    def hessian_parts(self, x: Float[Array, " d"]) -> list[tuple[Any, AbstractForm]]:
+        """The Hessian at `x` as a sum of scaled forms, which need not be d x d; by default the matrix."""
+        return [(1.0, Matrix(self.hessian(x)))]
+
+    def _laplacian(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.trace(x, Identity())
 
     def at(self, x: Float[Array, " d"]) -> Source:
         """The source that answers a jet at `x`. A field whose answers share work has one of its own."""
@@ -117,6 +132,9 @@ class Constant(AbstractField):
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         return jnp.zeros((x.size, x.size), x.dtype)
+
+    def bilaplacian(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.zeros((), x.dtype)
 
 
 class Autodiff(AbstractField):

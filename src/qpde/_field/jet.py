@@ -61,6 +61,7 @@ class Jet:
     | `u.second(v)` | v' Hess u v |
     | `u.trace(a)` | a : Hess u for a `(d, d)` matrix |
     | `u.generator(drift, sigma)` | drift . grad u + 1/2 tr(sigma sigma' Hess u) |
+    | `u.bilaplacian` | the Laplacian of the Laplacian |
     """
 
     def __init__(self, source: Source, x: Float[Array, " d"]):
@@ -99,6 +100,30 @@ class Jet:
     def hessian(self) -> Float[Array, "d d"]:
         """The full Hessian, shape `(d, d)`."""
         return self._ask("hessian", self._source.hessian)
+
+    @property
+    def bilaplacian(self) -> Float[Array, ""]:
+        """The Laplacian of the Laplacian."""
+        return self._ask("bilaplacian", self._fourth("bilaplacian"))
+
+    @property
+    def laplacian_grad(self) -> Float[Array, " d"]:
+        """The gradient of the Laplacian: what the product rule asks for, no ask of an equation."""
+        return self._ask("laplacian_grad", self._fourth("laplacian_grad"))
+
+    def hessian_parts(self) -> "list[tuple[Any, AbstractForm]]":
+        """The Hessian as a sum of scaled forms, for the product rule."""
+        parts = getattr(self._source, "hessian_parts", None)
+        return [(1.0, Matrix(self.hessian))] if parts is None else parts()
+
+    def _fourth(self, name: str) -> Callable[[], Any]:
+        answer = getattr(self._source, name, None)
+        if answer is None:
+            raise UnknownAsk(
+                f"u.{name} is not known here: {type(self._source).__name__} answers derivatives up to "
+                "second order only."
+            )
+        return answer
 
     def along(self, v: Any) -> Float[Array, ""]:
         """`v . grad u` for a vector `v`."""
@@ -150,7 +175,7 @@ class Jet:
     def __getattr__(self, name: str) -> Any:
         raise UnknownAsk(
             f"A jet has no {name!r}. An equation can ask for u.value, u.grad, u.laplacian, "
-            "u.hessian, u.along(v), u.second(v), u.trace(a) and u.generator(drift, sigma)."
+            "u.hessian, u.along(v), u.second(v), u.trace(a), u.generator(drift, sigma) and u.bilaplacian."
         )
 
 
@@ -171,6 +196,15 @@ class At:
 
     def hessian(self) -> Float[Array, "d d"]:
         return self._field.hessian(self._x)
+
+    def bilaplacian(self) -> Float[Array, ""]:
+        return self._field.bilaplacian(self._x)
+
+    def laplacian_grad(self) -> Float[Array, " d"]:
+        return self._field.laplacian_grad(self._x)
+
+    def hessian_parts(self) -> list[tuple[Any, AbstractForm]]:
+        return self._field.hessian_parts(self._x)
 
 
 class Product:
@@ -198,6 +232,14 @@ class Product:
         cross = jnp.outer(p.grad, q.grad)
         return p.value * q.hessian + cross + cross.T + q.value * p.hessian
 
+    def bilaplacian(self) -> Float[Array, ""]:
+        p, q = self._p, self._q
+        mixed = jnp.dot(p.grad, q.laplacian_grad) + jnp.dot(q.grad, p.laplacian_grad)
+        for scale, form in p.hessian_parts():
+            mixed = mixed + scale * q.contract(form)
+        ends = p.value * q.bilaplacian + q.value * p.bilaplacian
+        return ends + 2.0 * p.laplacian * q.laplacian + 4.0 * mixed
+
 
 class Sum:
     """Answers for `p + q`."""
@@ -216,6 +258,9 @@ class Sum:
 
     def hessian(self) -> Float[Array, "d d"]:
         return self._p.hessian + self._q.hessian
+
+    def bilaplacian(self) -> Float[Array, ""]:
+        return self._p.bilaplacian + self._q.bilaplacian
 
 
 class Quadratic(eqx.Module):
@@ -239,3 +284,6 @@ class Quadratic(eqx.Module):
     def hessian(self) -> Float[Array, "d d"]:
         identity = jnp.eye(self.v.size, dtype=self.v.dtype)
         return self.curvature * identity + jnp.outer(self.v, self.v)
+
+    def bilaplacian(self) -> Float[Array, ""]:
+        return jnp.zeros_like(jnp.asarray(self.constant))

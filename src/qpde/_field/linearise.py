@@ -50,6 +50,11 @@ class Perturbed:
         free, base = self._variables, self._base.contract(form)
         return base if free is None else base + free.traces[len(self.forms) - 1]
 
+    def bilaplacian(self) -> Float[Array, ""]:
+        self._record("bilaplacian")
+        free = self._variables
+        return self._base.bilaplacian if free is None else self._base.bilaplacian + free.bilaplacian
+
     def hessian(self) -> Float[Array, "d d"]:
         self._record("hessian")
         free = self._variables
@@ -66,12 +71,13 @@ class Variables(eqx.Module):
     grad: Float[Array, " d"]
     traces: tuple[Float[Array, ""], ...]
     hessian: Float[Array, "d d"] | None
+    bilaplacian: Float[Array, ""]
 
 
 class Coefficients(eqx.Module):
     """First-order expansion of an equation in its jet:
 
-    `F(u + v) = residual + c v + b . grad v + sum_k s_k (a_k : Hess v) + A : Hess v + ...`
+    `F(u + v) = residual + c v + b . grad v + sum_k s_k (a_k : Hess v) + A : Hess v + e Lap^2 v + ...`
     """
 
     residual: Float[Array, ""]
@@ -80,6 +86,7 @@ class Coefficients(eqx.Module):
     traces: tuple[Float[Array, ""], ...]
     forms: tuple[AbstractForm, ...]
     hessian: Float[Array, "d d"] | None
+    bilaplacian: Float[Array, ""]
 
     def quadratic(self, w: Float[Array, "n d"]) -> Float[Array, " n"]:
         """`w' (dF/dHess) w` for every row: the sign of the second-order part along `w`."""
@@ -136,6 +143,7 @@ def linearise(equation: Equation, x: Float[Array, " d"], jet: Jet) -> Coefficien
         grad=jnp.zeros_like(x),
         traces=(zero,) * len(record.forms),
         hessian=jnp.zeros((x.size, x.size), x.dtype) if "hessian" in record.asked else None,
+        bilaplacian=zero,
     )
 
     def residual(variables: Variables) -> tuple[Float[Array, ""], tuple[AbstractForm, ...]]:
@@ -144,4 +152,4 @@ def linearise(equation: Equation, x: Float[Array, " d"], jet: Jet) -> Coefficien
 
     value, pullback, forms = jax.vjp(residual, free, has_aux=True)
     (by,) = pullback(jnp.ones_like(value))
-    return Coefficients(value, by.value, by.grad, by.traces, forms, by.hessian)
+    return Coefficients(value, by.value, by.grad, by.traces, forms, by.hessian, by.bilaplacian)

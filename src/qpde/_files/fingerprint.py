@@ -131,7 +131,7 @@ def _programs(problem: Problem) -> dict[str, Identity]:
         return like(x, problem.equation(x, jet))
 
     return {
-        "eta": identity_of(problem.domain.eta.value, point),
+        "eta": identity_of(problem.factor.value, point),
         "boundary": identity_of(problem.boundary.value, point),
         "equation": identity_of(equation, point, scalar, point, scalar, point),
     }
@@ -201,10 +201,10 @@ def _evaluate(problem: Problem, jets: Quadratic, inside: Any, edge: Any) -> dict
     def equation(x: Array, jet: Quadratic) -> Array:
         return like(x, problem.equation(x, Jet(jet, x)))
 
-    domain, data = problem.domain, problem.boundary
+    eta, data = problem.factor, problem.boundary
     return {
-        "eta_inside": jax.vmap(domain.eta.value)(inside),
-        "eta_edge": jax.vmap(domain.eta.value)(edge),
+        "eta_inside": jax.vmap(eta.value)(inside),
+        "eta_edge": jax.vmap(eta.value)(edge),
         "data_inside": jax.vmap(data.value)(inside),
         "data_edge": jax.vmap(data.value)(edge),
         "equation": jax.vmap(equation)(inside, jets),

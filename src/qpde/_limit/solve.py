@@ -199,6 +199,10 @@ def _stops(problem: Problem, times: np.ndarray) -> np.ndarray:
 
 def _check(problem: Any, nodes: Any, network: Any, rate: Any, progress: Any, throw: Any) -> None:
     an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
+    if problem.order == 4:
+        raise ValueError(
+            "solve_limit is for equations of second order; for this one call qpde.solve(problem)."
+        )
     if nodes is not None:
         whole("nodes", nodes, least=4, most=8_192)
     if network is not None and not isinstance(network, Shallow):

@@ -21,9 +21,10 @@ from .._arguments import a_range, an_instance, real
 from .._domain.eigenvalue import Eigenvalue
 from .._equation.operator import Basis, Bound, Operator, Structure, smallest_eigenvalue
 from .._precision import x64
-from .._problem.measure import AbstractMeasure, law_on
+from .._problem.measure import AbstractMeasure, Uniform, law_on
 from .._problem.problem import Problem
 from .._program.interval import Unbounded
+from .cordes import Cordes, cordes
 from .laws import Way, ways
 from .witness import Witness, find_witness
 
@@ -59,6 +60,9 @@ class Monotonicity:
     rate; `drift`, what drift, varying diffusion and measure add or take; `poincare`, ellipticity times
     `lambda_1`. Where a part depends on another one its bound is taken together with it, so that the
     parts may add up to less than the constant.
+
+    Of a Bellman equation under Cordes' condition (see `qpde.cordes`) the pairing is that with the Laplacian:
+    `cordes` has its constant, and `constant` is what `|L Q|` is divided by to bound `|Q - u|`.
     """
 
     constant: float | None
@@ -74,6 +78,9 @@ class Monotonicity:
     reason: str = ""
     measure: AbstractMeasure | None = None  # the law of the inner product, where it was computed
     operator: Operator | None = None  # the equation that it is the constant of
+    cordes: Cordes | None = (
+        None  # where the constant is not that of the L2 pairing, but of Cordes' stability
+    )
 
     @property
     def proved(self) -> bool:
@@ -94,6 +101,8 @@ class Monotonicity:
             lines.append(f"  for solutions with values from {low:.4g} to {high:.4g}")
         if self.witness is not None:
             lines.append(f"  {self.witness!r}")
+        if self.cordes is not None:
+            lines += [f"  {line}" for line in repr(self.cordes).splitlines()]
         return "\n".join([*lines, f"  {self.reason}"] if self.reason else lines)
 
 
@@ -139,7 +148,19 @@ def _constant(
     given: dict[str, float | None],
 ) -> Monotonicity:
     operator = problem.operator
+    if operator.order == 4:
+        return _fourth(problem, measure)
     if operator.structure is Structure.NONLINEAR:
+        found = cordes(problem) if isinstance(measure, Uniform) else None
+        if found is not None and found.proved:
+            reason = "In Cordes' pairing; nothing is said of the L2 pairing."
+            return Monotonicity(
+                found.stability,
+                Ground.PROVED,
+                structure=operator.structure,
+                reason=reason,
+                cordes=found,
+            )
         return Monotonicity(
             None,
             Ground.UNKNOWN,
@@ -183,6 +204,47 @@ def _constant(
     return Monotonicity(
         constant, kind, reason=told and f"It rests on the {told} that you gave.", **parts
     )
+
+
+def _fourth(problem: Problem, measure: AbstractMeasure) -> Monotonicity:
+    """The constant of `-e Lap^2 + A : Hess + b . grad - c` with numbers for coefficients.
+
+    Both pairs of conditions make `<v, Lap^2 v> = |Lap v|^2`, and `|Lap v|^2 >= lambda_1 |grad v|^2 >=
+    lambda_1^2 |v|^2`; with `alpha` the smallest eigenvalue of `A`, which may be negative,
+    `gamma = lambda_1 (e lambda_1 + alpha) + c` where the bracket is not negative. `b . grad v` drops out.
+    """
+    operator, law = problem.operator, isinstance(measure, Uniform)
+    if operator.structure is not Structure.LINEAR or operator.varies - {"c"} or not law:
+        return Monotonicity(
+            None,
+            Ground.UNKNOWN,
+            structure=operator.structure,
+            reason="For equations of fourth order a constant is known where they are linear with constant "
+            "coefficients (the one of u may vary), under the uniform law.",
+        )
+    bending = float(operator.constant(operator.bending))
+    alpha = Bound(0.0, Basis.EXACT)
+    matrix = np.atleast_2d(operator.constant(operator.second))
+    if np.any(matrix):
+        alpha = operator.ellipticity()
+    eigenvalue = problem.domain.first_eigenvalue
+    discount = operator.least(operator.killing)
+    inner = bending * eigenvalue.value + alpha.value
+    constant = eigenvalue.value * inner + discount.value
+    parts: dict[str, Any] = {
+        "discount": discount.value,
+        "drift": 0.0,
+        "poincare": eigenvalue.value * inner,
+        "ellipticity": inner,
+        "eigenvalue": eigenvalue,
+        "structure": operator.structure,
+    }
+    if inner < 0 or constant <= 0:
+        reason = f"The lower bound found is {constant:.4g}, or compression outweighs the bending."
+        return Monotonicity(None, Ground.UNKNOWN, reason=reason, **parts)
+    reason = "Of fourth order: the Poincaré part is lambda_1 (e lambda_1 + alpha)."
+    kind = Ground.PROVED if discount.proved and alpha.proved else Ground.SAMPLED
+    return Monotonicity(constant, kind, reason=reason, **parts)
 
 
 def _ellipticity(operator: Operator, given: float | None) -> Bound:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._field.base import Constant
-from .._field.jet import Jet, Product, Sum
+from .._field.jet import Jet, Sum
 from .._network.shallow import Shallow, ShallowField
 from .._precision import cast, key_from, like
 from .._problem.measure import AbstractMeasure
@@ -55,7 +55,7 @@ class Witness:
 
 def _pair(base: Trial, field: ShallowField, x: Array) -> tuple[Array, Array]:
     """`v = eta S` and `L(base + v)` at `x`."""
-    product = Jet(Product(Jet(base.eta.at(x), x), Jet(field.at(x), x)), x)
+    product = base.part(x, field)
     jet = Jet(Sum(base.jet(x), product), x)
     return product.value, base.orientation * like(x, base.equation(x, jet))
 

@@ -156,6 +156,12 @@ class ShallowField(SourcedField):
         p = self.polynomial
         return (self.c,) if p is None else (self.c, p.constant, p.slope, p.curvature)
 
+    def bilaplacian(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.at(x).bilaplacian()
+
+    def laplacian_grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.at(x).laplacian_grad()
+
     def at(self, x: Float[Array, " d"]) -> "ShallowAt":
         return ShallowAt(self, x)
 
@@ -171,7 +177,8 @@ class ShallowAt:
         self._c = field.factor.array * field.c
         self._frame, self._y = field.frame, field.frame(x)
         self._inner = self._y @ field.w if inner is None else inner
-        z = self._inner + field.b
+        z = self._z = self._inner + field.b
+        self._activation = field.activation
         # Derivatives that nobody asks for are removed by the compiler.
         self._s, self._s1, self._s2 = field.activation.derivatives(z, 2)
         self._polynomial = field.polynomial
@@ -202,6 +209,17 @@ class ShallowAt:
             return hidden
         diagonal = form.diagonal(self._y) / self._frame.half.array**2
         return hidden + 2.0 * p.curvature * jnp.sum(diagonal)
+
+    def bilaplacian(self) -> Float[Array, ""]:
+        """`N^-beta sum c |w|^4 s4(z)`, with the fourth derivative of the activation; the polynomial has
+        none.
+        """
+        fourth = self._activation.derivatives(self._z, 4)[4]
+        return jnp.dot(fourth, self._c * jnp.square(jnp.sum(self._slopes**2, axis=1)))
+
+    def laplacian_grad(self) -> Float[Array, " d"]:
+        third = self._activation.derivatives(self._z, 3)[3]
+        return (third * self._c * jnp.sum(self._slopes**2, axis=1)) @ self._slopes
 
     def hessian(self) -> Float[Array, "d d"]:
         hidden = (self._slopes.T * (self._c * self._s2)[None, :]) @ self._slopes

@@ -9,6 +9,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._control.base import AbstractControl
+from .._control.checks import gaps_at, refuse_worse
 from .._domain.base import AbstractDomain
 from .._field.form import Identity
 from .._field.jet import Jet, Quadratic, Sum
@@ -77,6 +79,9 @@ def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -
 
         def coefficients(bump: Quadratic) -> tuple[Array, Array, Array]:
             found = linearise(problem.equation, x, Jet(Sum(base, Jet(bump, x)), x))
+            if problem.order == 4:
+                # The leading part of L = -Lap^2 is positive, as that of Lap.
+                return -found.bilaplacian[None], found.value, jnp.abs(found.bilaplacian) + 0.0 * x
             return _second_order(found, directions), found.value, jnp.abs(found.diagonal())
 
         start = like(x, problem.equation(x, base))
@@ -90,6 +95,16 @@ def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -
         value=value,
         along=jnp.max(along, axis=(0, 1)),
     )
+
+
+@eqx.filter_jit
+def _choices(problem: "Problem", points: Any, bumps: Quadratic) -> Any:
+    """How good the best actions are at the points, and at jets around those of the boundary data."""
+
+    def at(x: Array, key: Any) -> Any:
+        return gaps_at(problem.equation, Jet(problem.boundary.at(x), x), x, bumps, key)  # pyright: ignore
+
+    return jax.vmap(at)(points, jr.split(key_from(1), len(points)))
 
 
 def _random_jets(dim: int) -> tuple[Quadratic, np.ndarray]:
@@ -133,6 +148,9 @@ def looked_at(problem: "Problem") -> tuple[float, tuple[str, ...]]:
             np.concatenate([places.inside, places.edge]),
             finite,
         )
+    if isinstance(problem.equation, AbstractControl):
+        bumps, _ = _random_jets(problem.dim)
+        refuse_worse(problem.equation, _choices(problem, places.inside, bumps), places.inside)
     finite = np.isfinite(sample.start)
     if not np.all(finite):
         _fail(
@@ -168,11 +186,13 @@ def _orientation(second: np.ndarray) -> float:
     positive, negative = np.any(known > 1e-9 * largest), np.any(known < -1e-9 * largest)
     if positive and negative:
         raise ValueError(
-            "The equation is not elliptic: its second-order part has both signs on the domain. "
+            "The equation is not elliptic: its leading part has both signs on the domain. "
             "Check the signs of the second derivatives; a diffusion matrix must be semi-definite."
         )
     if largest == 0:
-        raise ValueError("The equation asks for second derivatives but does not depend on them.")
+        raise ValueError(
+            "The equation asks for derivatives of its order but does not depend on them."
+        )
     return -1.0 if negative else 1.0
 
 

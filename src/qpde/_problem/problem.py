@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._arguments import a_function, an_instance, flag, reals, shown
+from .._boundary.conditions import Clamped, Conditions, SimplySupported
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
 from .._domain.base import AbstractDomain
@@ -42,10 +43,11 @@ class Problem(eqx.Module):
 
     - `domain`: where the equation holds.
     - `equation`: a callable `(x, u)` that returns `L u` at `x`; `u` is a `qpde.Jet`.
-    - `boundary`: a number or a function `(d,) -> ()` on the *closure* of the domain; its values
-      inside serve as the extension `f` in `Q = S eta + f`. Where its program may have kinks or jumps inside,
-      which `L Q` would not see, only its boundary values are used, as `qpde.lift` extends them: kinks on the
-      boundary are rounded off, `problem.miss` says by how much, and every bound takes it into account.
+    - `boundary`: of an equation of fourth order `qpde.Clamped(f)` or `qpde.SimplySupported(f)`; else a
+      number or a function `(d,) -> ()` on the *closure* of the domain; its values inside serve as the
+      extension `f` in `Q = S eta + f`. Where its program may have kinks or jumps inside, which `L Q` would
+      not see, only its boundary values are used, as `qpde.lift` extends them: kinks on the boundary are
+      rounded off, `problem.miss` says by how much, and every bound takes it into account.
     - `exact`: the exact solution `(d,) -> ()`, where it is known; used to report errors only.
     - `name`: for reports.
     - `parameters`: numbers or arrays by name, which functions take last: `parameters={"k": 3.0}` with
@@ -68,6 +70,7 @@ class Problem(eqx.Module):
     orientation: Numbers
     recipe: str | None
     parameters: dict[str, Numbers]
+    conditions: Conditions | None
     asks: tuple[str, ...] = eqx.field(static=True)
     blind_to_kinks: bool = eqx.field(static=True)
     name: str = eqx.field(static=True)
@@ -87,6 +90,8 @@ class Problem(eqx.Module):
     ):
         an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
         a_function("equation", equation, "a function (x, u)")
+        self.conditions = boundary if isinstance(boundary, Clamped | SimplySupported) else None
+        boundary = boundary if self.conditions is None else self.conditions.data
         if exact is not None:
             a_function("exact", exact, "a function of one point")
         if not isinstance(name, str):
@@ -109,16 +114,29 @@ class Problem(eqx.Module):
         data = copied(as_field(_boundary_data(boundary)))
         _check_boundary_shape(data, domain)
         data = copied(as_field(recognised("The boundary function", boundary, domain.dim)))
+        if self.conditions is not None:
+            _refuse_rough(data, self.domain)
         self.boundary = data if blind_to_kinks else _smooth_inside(data, self.domain)
         self.blind_to_kinks = flag("blind_to_kinks", blind_to_kinks)
         self.exact = exact
         self.name = name
         self.asks = _check_shapes(self)
+        _check_order(self)
         self.equation = recognised("The equation", equation, self.dim, jet=True)
         self.exact = recognised("The exact solution", exact, self.dim)
         sign, self.notes = looked_at(self)
         self.orientation = number(sign)
         self.recipe = None
+
+    @property
+    def order(self) -> int:
+        """The order of the equation: 4 where it asks for `u.bilaplacian`, else 2."""
+        return 4 if "bilaplacian" in self.asks else 2
+
+    @property
+    def factor(self) -> AbstractField:
+        """What multiplies the network in the trial function: `eta`, or what two conditions ask for."""
+        return self.domain.eta if self.conditions is None else self.conditions.factor(self.domain)
 
     def with_recipe(self, recipe: str) -> "Problem":
         """The same problem with a note of how to build it again, for files."""
@@ -195,6 +213,31 @@ def _check_boundary_shape(data: AbstractField, domain: AbstractDomain) -> None:
     expect_scalar("The boundary function", function, point, "It takes one point (d,), not a batch.")
 
 
+def _refuse_rough(data: AbstractField, domain: AbstractDomain) -> None:
+    if field_roughness(data, domain):
+        raise ValueError(
+            "The data of two conditions must be smooth on the closure of the domain, because their "
+            "derivatives count too; these may have kinks or jumps."
+        )
+
+
+def _check_order(problem: Problem) -> None:
+    """Two conditions belong to an equation of fourth order, and one to an equation of second order."""
+    if problem.order == 4 and problem.conditions is None:
+        raise ValueError(
+            "This equation is of fourth order, which needs two conditions: boundary=qpde.Clamped(f), the "
+            "values and normal derivatives of f, or boundary=qpde.SimplySupported(f), its values and its "
+            "Laplacian."
+        )
+    if problem.order == 2 and problem.conditions is not None:
+        raise ValueError(
+            f"boundary={type(problem.conditions).__name__}(...) gives two conditions, for equations of "
+            "fourth order; this one asks for no u.bilaplacian. Give the boundary values alone."
+        )
+    if problem.conditions is not None:
+        problem.conditions.factor(problem.domain)
+
+
 def _smooth_inside(data: AbstractField, domain: AbstractDomain) -> AbstractField:
     """Boundary data without kinks inside the domain: as they are, or extended by `lift`."""
     return data if not field_roughness(data, domain) else lift(data.value, domain)
@@ -229,9 +272,10 @@ def _check_shapes(problem: Problem) -> tuple[str, ...]:
         expect_scalar(
             "The exact solution", problem.exact, point, "It takes one point (d,), not a batch."
         )
-    if not {"laplacian", "trace", "hessian"} & set(asked):
+    if not {"laplacian", "trace", "hessian", "bilaplacian"} & set(asked):
         raise ValueError(
-            f"The equation asks only for {', '.join(asked) or 'nothing'}: qpde solves second-order "
-            "elliptic equations. Ask for u.laplacian, u.second, u.trace, u.generator or u.hessian."
+            f"The equation asks only for {', '.join(asked) or 'nothing'}: qpde solves elliptic "
+            "equations of second and fourth order. Ask for u.laplacian, u.second, u.trace, u.generator, "
+            "u.hessian or u.bilaplacian."
         )
     return tuple(asked)

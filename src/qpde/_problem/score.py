@@ -6,11 +6,15 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._control.base import AbstractControl
+from .._control.policy import Greedy, Known
 from .._domain.base import AbstractDomain, drawn
+from .._field.base import AbstractField
 from .._precision import cast, key_from, like
 from .measure import AbstractMeasure, drawn_by
 from .problem import Problem
@@ -21,6 +25,8 @@ from .trial import Trial
 _POINTS, _MARGIN = 100_000, 0.01
 # Points of one compiled chunk; coordinates of all points and of one chunk: thousands of dimensions get fewer.
 _CHUNK, _NUMBERS, _CHUNK_NUMBERS = 1_024, 4e8, 2**25
+# Points at which actions are compared: a best one may be the solution of a large system.
+_ACTIONS = 8_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +36,15 @@ class Score:
     `loss` is the mean of `(L Q)^2`. The others are known where the exact solution is:
     `relative_l2_error`; `max_relative_error`, the largest `|Q - u| / |u|` at points at least 1 % of the
     inradius away from the boundary (in thousands of dimensions no point is: None); `skill`, the
-    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned).
+    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned); `control_error`,
+    of a control problem, the relative L2 error of the best actions.
     """
 
     loss: float
     relative_l2_error: float | None = None
     max_relative_error: float | None = None
     skill: float | None = None
+    control_error: float | None = None
 
     def lines(self) -> list[str]:
         """The numbers in words, a line each."""
@@ -47,6 +55,8 @@ class Score:
             texts.append(f"max relative error    {self.max_relative_error:.3g}")
         if self.skill is not None:
             texts.append(f"skill                 {self.skill:.3g}   (1: one constant does as well)")
+        if self.control_error is not None:
+            texts.append(f"error of the control  {self.control_error:.3g}   (relative L2)")
         return texts
 
 
@@ -55,14 +65,18 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
     count = int(np.clip(_NUMBERS / problem.dim, 1_000, _POINTS))
     size = int(np.clip(_CHUNK_NUMBERS / problem.dim, 64, _CHUNK))
     wide, domain, law = (cast(tree, "float64") for tree in (trial, problem.domain, measure))
-    parts = []
+    parts, actions = [], []
     for i in range(-(-count // size)):
         key = key_from(seed, 0x5C0DE, i)
         points, weights = drawn_by(law, key, size)
         # Errors are taken in the plain L2 norm, whatever law the training used.
         known = problem.exact is not None
         uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
-        part = _chunk(wide, domain, problem.exact, points, weights, uniform)
+        part = _chunk(wide, domain, problem.factor, problem.exact, points, weights, uniform)
+        controlled = isinstance(problem.equation, AbstractControl) and i * size < _ACTIONS
+        if problem.exact is not None and controlled:
+            found = _squared_actions(problem.equation, wide, problem.exact, uniform)
+            actions.append([np.asarray(column) for column in found])
         parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
@@ -83,7 +97,15 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         ),
         # A constant that is exact up to rounding leaves no error to compare with.
         skill=float(error / constant) if constant > 1e-12 * size_of_u else None,
+        control_error=_control_error(actions) if actions else None,
     )
+
+
+def _control_error(actions: list[list[np.ndarray]]) -> float | None:
+    """The relative error of actions, from the squares of their errors and of the right ones."""
+    squares, sizes = (np.concatenate(column) for column in zip(*actions, strict=True))
+    size = float(np.mean(sizes))
+    return float(np.sqrt(np.mean(squares) / size)) if size > 0 else None
 
 
 def _rms(values: np.ndarray) -> np.floating[Any]:
@@ -94,6 +116,7 @@ def _rms(values: np.ndarray) -> np.floating[Any]:
 def _chunk(
     trial: Trial,
     domain: AbstractDomain,
+    eta: AbstractField,
     exact: Callable[..., Any] | None,
     points: Any,
     weights: Any,
@@ -106,5 +129,18 @@ def _chunk(
     def known(x: Array) -> Array:
         return like(x, exact(x))
 
-    functions = (trial.value, known, domain.eta.value, trial.boundary.value, domain.distance)
+    functions = (trial.value, known, eta.value, trial.boundary.value, domain.distance)
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)
+
+
+@eqx.filter_jit
+def _squared_actions(
+    control: AbstractControl, trial: Trial, exact: Callable[..., Any], points: Any
+) -> tuple[Array, Array]:
+    """The squares of the errors of the best actions, and of those of the exact solution."""
+
+    def one(x: Array) -> tuple[Array, Array]:
+        found, right = (Greedy(control, v)(x) for v in (trial, Known(exact)))
+        return jnp.sum((found - right) ** 2), jnp.sum(right * right)
+
+    return jax.vmap(one)(points)

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._control.base import AbstractControl
+from .._control.policy import Greedy
 from .._domain.base import AbstractDomain
 from .._precision import by_chunks, cast, copied, is_x64, x64
 from .._status import Status
@@ -93,6 +95,14 @@ class Solution:
     def residual(self, points: Any) -> Any:
         """`L Q`, the equation as it was written: `(n, d) -> (n,)`, `(d,) -> ()`."""
         return self._map(_residual, points)
+
+    def policy(self, points: Any) -> Any:
+        """The best actions for the value `Q`, of a control problem: `(n, d) -> (n, m)`, `(d,) -> (m,)`."""
+        if not isinstance(self.problem.equation, AbstractControl):
+            raise ValueError(
+                "This problem has no actions: its equation is no qpde.Control, so that there is no policy."
+            )
+        return self._map(_policy, points)
 
     @property
     def best_batch_loss(self) -> float | None:
@@ -234,6 +244,10 @@ def _grad(trial: Trial, x: Array) -> Array:
 
 def _laplacian(trial: Trial, x: Array) -> Array:
     return trial.jet(x).laplacian
+
+
+def _policy(trial: Trial, x: Array) -> Array:
+    return Greedy(trial.equation, trial)(x)  # pyright: ignore[reportArgumentType]
 
 
 def _residual(trial: Trial, x: Array) -> Array:

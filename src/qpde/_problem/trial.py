@@ -7,8 +7,10 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from .._domain.eta import AbstractRadial
+from .._domain.squared import Cosines, Moved
 from .._field.base import AbstractField, by_value
-from .._field.jet import Equation, Jet, Product, Sum
+from .._field.form import AbstractForm
+from .._field.jet import At, Equation, Jet, Product, Source, Sum
 from .._precision import Numbers, like
 from .problem import Problem
 
@@ -33,17 +35,19 @@ class Trial(eqx.Module):
     equation: Equation
     orientation: Numbers
     exact_boundary: bool = eqx.field(static=True)
+    coordinates: Cosines | None = None  # those of the network, where they are not x itself
 
     @classmethod
     def of(cls, problem: Problem, network: AbstractField, *, exact_boundary: bool) -> "Trial":
         """The trial function of a problem with a given network."""
         return cls(
             network=network,
-            eta=problem.domain.eta,
+            eta=problem.factor,
             boundary=problem.boundary,
             equation=problem.equation,
             orientation=problem.orientation,
             exact_boundary=exact_boundary,
+            coordinates=problem.conditions and problem.conditions.coordinates(problem.domain),
         )
 
     def with_network(self, network: AbstractField) -> "Trial":
@@ -59,16 +63,23 @@ class Trial(eqx.Module):
 
     def jet(self, x: Float[Array, " d"]) -> Jet:
         """The jet of `Q` at `x`."""
-        source, eta = self.network.at(x), self.eta
-        network = Jet(source, x)
         if not self.exact_boundary:
-            return network
+            return Jet(self._source(self.network, x), x)
+        return Jet(Sum(self.part(x, self.network), Jet(self.boundary.at(x), x)), x)
 
-        cross = None
+    def part(self, x: Float[Array, " d"], network: AbstractField) -> Jet:
+        """The jet of `S eta` at `x`, for any network."""
+        source, eta, cross = self._source(network, x), self.eta, None
         if isinstance(eta, AbstractRadial) and isinstance(source, Towards):
             cross = functools.partial(_towards, eta, source, x)
-        product = Jet(Product(Jet(eta.at(x), x), network, cross), x)
-        return Jet(Sum(product, Jet(self.boundary.at(x), x)), x)
+        return Jet(Product(Jet(eta.at(x), x), Jet(source, x), cross), x)
+
+    def _source(self, network: AbstractField, x: Float[Array, " d"]) -> Source:
+        if self.coordinates is not None:
+            return At(Moved(network, self.coordinates), x)
+        source = network.at(x)
+        # Derivatives of fourth order that a source does not know are taken of its field.
+        return source if hasattr(source, "bilaplacian") else _Fourth(source, network, x)
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         """`Q(x)`."""
@@ -84,6 +95,35 @@ class Trial(eqx.Module):
         """`Q(x)` and `L Q(x)` from one jet, so that they share what they have in common."""
         jet = self.jet(x)
         return jet.value, self.orientation * like(x, self.equation(x, jet))
+
+
+class _Fourth:
+    """A source of second order, with derivatives of fourth order by those of its field."""
+
+    def __init__(self, source: Source, field: AbstractField, x: Float[Array, " d"]):
+        self._source, self._field, self._x = source, field, x
+
+    def __getattr__(self, name: str) -> Any:
+        # What only some sources know, such as `towards`.
+        return getattr(self._source, name)
+
+    def value(self) -> Float[Array, ""]:
+        return self._source.value()
+
+    def grad(self) -> Float[Array, " d"]:
+        return self._source.grad()
+
+    def trace(self, form: AbstractForm) -> Float[Array, ""]:
+        return self._source.trace(form)
+
+    def hessian(self) -> Float[Array, "d d"]:
+        return self._source.hessian()
+
+    def bilaplacian(self) -> Float[Array, ""]:
+        return self._field.bilaplacian(self._x)
+
+    def laplacian_grad(self) -> Float[Array, " d"]:
+        return self._field.laplacian_grad(self._x)
 
 
 def _towards(eta: AbstractRadial, source: Towards, x: Float[Array, " d"]) -> Float[Array, ""]:

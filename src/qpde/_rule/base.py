@@ -73,6 +73,10 @@ class AbstractRule(eqx.Module):
         """Whether a run is stuck once every point is truncated."""
         return False
 
+    def settled(self, state: PyTree) -> bool:
+        """Whether the run has come to its end; the engine asks between blocks."""
+        return False
+
     def boundary_loss(self, trial: Trial, edge: Float[Array, "n d"]) -> Float[Array, ""]:
         """What the rule makes small beside the mean of `(L Q)^2`, at boundary points; zero by default."""
         return jnp.zeros((), edge.dtype)

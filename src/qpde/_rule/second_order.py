@@ -45,6 +45,8 @@ class SecondOrder(eqx.Module):
         x = np.zeros(dim)
         jet = np.zeros(()), np.zeros(dim), np.zeros(()), np.zeros(dim)
         reach = dependencies(_Parts(equation, seen), x, *jet)
+        if "bilaplacian" in seen.asked:
+            return None
         scales, rest = reach[: len(seen.forms)], reach[len(seen.forms) :]
         steady, groups, laplacians = list[int](), list[tuple[int, ...]](), list[int]()
         for place, (scale, form) in enumerate(zip(scales, seen.forms, strict=True)):

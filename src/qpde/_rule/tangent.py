@@ -54,6 +54,8 @@ def _is_shallow(trial: Trial) -> bool:
     network = trial.network
     if not (isinstance(network, ShallowField) and trial.exact_boundary):
         return False
+    if trial.coordinates is not None:
+        return False
     named = (network.c, network.w, network.b, network.polynomial)
     return len(jax.tree.leaves(trainable(network)[0])) == len(jax.tree.leaves(named))
 

@@ -42,7 +42,8 @@ class Steps(eqx.Module):
     def losses(self, trial: Trial, rest: PyTree, batch: Batch) -> Float[Array, " c"]:
         """The mean of `(L Q)^2` over a batch for every pair."""
         field = trial.network
-        shared = type(field) is ShallowField
+        # In other coordinates the products are those of other points.
+        shared = type(field) is ShallowField and trial.coordinates is None
         now, moves = self.params, self.directions
 
         def inner(w: Array, x: Array) -> Array:

@@ -31,6 +31,8 @@ def numbers_of(solution: Solution, *, run: Path | None = None) -> dict[str, Any]
         "skill": score.skill,
         "run": None if run is None else str(run),
     }
+    if score.control_error is not None:
+        numbers["control_error"] = score.control_error
     if solution.verdict is not None:
         plain = solution.verdict.as_dict()
         numbers |= {f"verdict_{name}": plain[name] for name in ("text", "reasons", "advice")}

@@ -12,10 +12,12 @@ from typing import Any
 from .. import presets, zoo
 from .._files.damage import COUNT, Fits, check_schema, parse_json
 from .._problem.problem import Problem
+from .._rule.actor_critic import ActorCritic
 from .._rule.base import AbstractRule
 from .._rule.first_order import DeepGalerkin, Penalty, QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._rule.implicit import ImplicitQLearning
+from .._rule.policy_iteration import PolicyIteration
 from .._rule.projection import VariableProjection
 from .._solve.stages import BUDGET
 from .source import run_file, source_files, split_name
@@ -24,7 +26,7 @@ RULES: dict[str, type[AbstractRule]] = {
     rule.name: rule
     for rule in (
         *(QLearning, DeepGalerkin, Penalty),
-        *(GaussNewton, ImplicitQLearning, VariableProjection),
+        *(GaussNewton, ImplicitQLearning, VariableProjection, PolicyIteration, ActorCritic),
     )
 }
 PRESETS = {"paper": presets.paper}

@@ -98,6 +98,7 @@ _VERDICT = {"word": _WORD, "text": str, "reasons": [_REASON], "advice": str}
 _SCORE = {
     "loss": FLOAT,
     **dict.fromkeys(("relative_l2_error", "max_relative_error", "skill"), (FLOAT, None)),
+    "control_error?": (FLOAT, None),
 }
 _SCHEMA: dict[str, Any] = {
     "run": RUN_ID,

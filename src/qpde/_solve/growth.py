@@ -243,6 +243,8 @@ class _Grower:
         mean, square = bends[0][first, second], bends[1][first, second]
         if not np.all(np.isfinite(bends)) or np.sum(mean**2) < _STEADY * np.sum(square):
             return None
+        if not np.any(mean):  # nothing interacts, or nothing is left to learn
+            return None
         size = np.abs(mean)
         order = np.argsort(-size, kind="stable")
         held = np.cumsum(mean[order] ** 2) / np.sum(mean**2)

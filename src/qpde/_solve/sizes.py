@@ -31,8 +31,8 @@ from jaxtyping import Array, Float
 from .._domain.base import drawn, drawn_on_boundary
 from .._domain.random import directions
 from .._field.form import Factor
-from .._field.jet import Jet, Product, Sum
-from .._field.linearise import linearise
+from .._field.jet import Jet, Sum
+from .._field.linearise import asks, linearise
 from .._network.shallow import Shallow, ShallowField
 from .._precision import cast, key_from, like
 from .._problem.solution import Solution
@@ -119,6 +119,10 @@ def _terms(trial: Trial, x: Array, jet: Jet, z: Array) -> tuple[Array, Array]:
     plus, minus = (jet.contract(Factor(w[:, None])) for w in (v + z, v - z))
     # The mean of z' A H z is A : H, but one of them may be anything; the rest below needs the sum itself.
     second = 0.25 * scale * (plus - minus)
+    if "bilaplacian" in asks(trial.equation, x, jet)[0].asked:
+        fourth = at.bilaplacian * jet.bilaplacian
+    else:
+        fourth = jnp.zeros_like(second)
     first, zeroth = jnp.dot(at.grad, jet.grad), at.value * jet.value
     known = sum(
         (scale * jet.contract(form) for scale, form in zip(at.traces, at.forms, strict=True)),
@@ -126,8 +130,8 @@ def _terms(trial: Trial, x: Array, jet: Jet, z: Array) -> tuple[Array, Array]:
     )
     if at.hessian is not None:
         known = known + jnp.sum(at.hessian * jet.hessian)
-    rest = at.residual - known - first - zeroth
-    return at.residual, jnp.stack([second, first, zeroth, rest])
+    rest = at.residual - known - first - zeroth - fourth
+    return at.residual, jnp.stack([second, first, zeroth, rest, fourth])
 
 
 class Correction(NamedTuple):
@@ -179,7 +183,7 @@ def _span(
 
     def at(x: Array) -> tuple[Array, Array, Array]:
         def moved(a: Array) -> tuple[Array, Array]:
-            product = Jet(Product(Jet(trial.eta.at(x), x), Jet(network(a).at(x), x)), x)
+            product = trial.part(x, network(a))
             jet = Jet(Sum(trial.jet(x), product), x)
             return product.value, like(x, trial.equation(x, jet))
 

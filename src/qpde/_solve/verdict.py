@@ -23,7 +23,7 @@ from .._problem.verdict import Reason, Verdict, Word
 from .._status import Status
 from .._trust.certificate import Kind
 from .._trust.certify import certify
-from .._trust.residual import rough_parts
+from .._trust.residual import CELLS, rough_parts
 from .sizes import Sizes, correction, sizes_of
 from .spot import Spot, spot_check
 
@@ -153,6 +153,8 @@ def _certificate(solution: Solution) -> Reason:
         operator = solution.problem.operator
         plain = operator.isotropic and not {"A", "b"} & operator.varies
         plain = plain and solution.problem.dim <= _CERTIFIED
+        # Cells of a program of fourth order take minutes.
+        plain = plain and not (operator.order == 4 and solution.problem.dim in CELLS)
         if operator.structure is Structure.NONLINEAR or not plain:
             return Reason(name, None, None, "a bound for these coefficients would take longer")
         if not solution.trial.exact_boundary:

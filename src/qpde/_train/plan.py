@@ -109,6 +109,11 @@ def make_plan(
     an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     rule = QLearning() if rule is None else rule
     an_instance("rule", rule, AbstractRule, "qpde.QLearning()")
+    if problem.order == 4 and not rule.exact_boundary:
+        raise ValueError(
+            f"The rule {rule.name} asks for boundary values alone, and this equation of fourth order has a "
+            "second condition. Take a rule that keeps both exactly: qpde.QLearning(), qpde.GaussNewton()."
+        )
     if isinstance(batch, float) and not batch.is_integer():
         raise ValueError(f"batch must be a whole number of points, or a schedule, got {batch!r}.")
     return Plan(

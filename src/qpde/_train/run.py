@@ -153,6 +153,10 @@ class Run:
         """By how much the batch of the next block is multiplied."""
         return self._rule.batch_factor(state.loop.state)
 
+    def settled(self, state: Snapshot) -> bool:
+        """Whether the rule says that the run has come to its end."""
+        return self._rule.settled(state.loop.state)
+
     def advance(self, state: Snapshot, count: int) -> Snapshot:
         """The state after `count` more steps, or fewer where the run comes to an end."""
         step = int(state.loop.step)
@@ -326,6 +330,6 @@ class _Course:
             return Status.STOPPED
         if step >= self._plan.steps:
             return Status.FINISHED
-        if _settled(state.checks[:, 1], self._plan.patience):
+        if _settled(state.checks[:, 1], self._plan.patience) or self._run.settled(state):
             return Status.SETTLED
         return Status.BUDGET if state.seconds >= self._budget else None

@@ -21,6 +21,7 @@ class Norm(enum.StrEnum):
 
     L2 = "l2"
     SUP = "sup"
+    H2 = "h2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,11 @@ class Certificate:
     stronger: str = ""
 
     def __repr__(self) -> str:
-        words = {Norm.L2: "||Q - u|| in L2", Norm.SUP: "sup |Q - u|"}[self.norm]
+        words = {
+            Norm.L2: "||Q - u|| in L2",
+            Norm.SUP: "sup |Q - u|",
+            Norm.H2: "||Hess(Q - u)|| in L2",
+        }[self.norm]
         relative = "" if self.relative_bound is None else f" (relative: {self.relative_bound:.3g})"
         sure = "" if self.confidence is None else f", {100 * self.confidence:g} % confidence"
         word = str(self.kind)

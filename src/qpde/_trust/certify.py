@@ -1,6 +1,7 @@
 """`certify`: the bound that a solution's residual gives.
 
 - `l2`: `||Q - u||_mu <= ||L Q||_mu / gamma` with the monotonicity constant `gamma`.
+- `h2`: `||Hess(Q - u)||`, for Bellman equations under Cordes' condition (see `_monotone/cordes.py`).
 - `sup`: by the maximum principle (see `_trust/sup.py`).
 """
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from .._arguments import a_range, an_instance, flag, one_of, real
 from .._equation.operator import Structure
+from .._monotone.cordes import cordes
 from .._monotone.monotonicity import Ground, Monotonicity
 from .._monotone.monotonicity import monotonicity as find_monotonicity
 from .._monotone.witness import find_witness
@@ -66,7 +68,8 @@ def certify(
     **Arguments**
 
     - `confidence`: of the statistical part.
-    - `norm`: `"l2"`, under the law that the solution was trained with, or `"sup"` (which needs no constant).
+    - `norm`: `"l2"`, under the law that the solution was trained with, `"sup"` (which needs no constant), or
+      `"h2"`, of all second derivatives (under Cordes' condition).
     - `monotonicity`: the constant to divide by, where you have asked for it with what you know of the
       equation (see `qpde.monotonicity`).
     - `value_range`: values between which you know `u` to lie, for equations that are nonlinear in it.
@@ -85,7 +88,37 @@ def certify(
         monotonicity = find_monotonicity(
             solution.problem, measure=solution.measure, value_range=value_range
         )
+    if norm == Norm.H2:
+        return _h2(solution, confidence, monotonicity, rigorous)
     return _l2(solution, confidence, monotonicity, rigorous, heuristic)
+
+
+def _h2(
+    solution: Solution, confidence: float, given: Monotonicity | None, rigorous: bool
+) -> Certificate:
+    """The L2 bound times `lambda_1`: both come from one for `||Lap(Q - u)||`."""
+    if given is None:
+        given = find_monotonicity(solution.problem, measure=solution.measure)
+    if given.cordes is None:
+        found = cordes(solution.problem)
+        raise ValueError(
+            'norm="h2" is for Bellman equations that are proved to satisfy Cordes\' condition. '
+            f"{found.reason} See qpde.cordes."
+        )
+    plain = _l2(solution, confidence, given, rigorous, False)
+    if plain.boundary:
+        raise ValueError(
+            'norm="h2" needs exact boundary values; these are smoothed, and what they miss has second '
+            "derivatives of any size."
+        )
+    scale = given.cordes.eigenvalue
+    return dataclasses.replace(
+        plain,
+        bound=scale * plain.bound,
+        relative_bound=None,
+        norm=Norm.H2,
+        factor=scale * plain.factor,
+    )
 
 
 def _check(
@@ -96,7 +129,7 @@ def _check(
     share = float(real("confidence", confidence, least=0.5, most=1.0))
     if share == 1:
         raise ValueError(f"confidence lies between 0.5 and 1, below 1, got {confidence!r}.")
-    one_of("norm", norm, ("l2", "sup"))
+    one_of("norm", norm, ("l2", "sup", "h2"))
     if monotonicity is not None:
         an_instance("monotonicity", monotonicity, Monotonicity, "qpde.monotonicity(problem)")
     flag("heuristic", heuristic)

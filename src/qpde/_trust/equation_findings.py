@@ -81,6 +81,18 @@ def lipschitz_finding(problem: Problem) -> Finding:
     return Finding(name, Answer.YES, Evidence.SAMPLED, text)
 
 
+def order_finding(problem: Problem) -> Finding:
+    """What the theory says of an equation of fourth order."""
+    text = (
+        "The equation is of fourth order, elliptic at random points. The theory is written out for second "
+        "order; the paper's remark says that it extends, with more derivatives of activation, eta and data, "
+        "higher moments of the hidden weights, and another argument where eta has a slope on the boundary: "
+        "here eta^2 has none."
+    )
+    advice = "Second-order rules and certificates do not need it: rule=qpde.GaussNewton()."
+    return Finding("order", Answer.UNKNOWN, Evidence.NONE, text, advice)
+
+
 def monotone_finding(
     problem: Problem, measure: AbstractMeasure
 ) -> tuple[Finding, Monotonicity | None]:
@@ -90,6 +102,14 @@ def monotone_finding(
         text = "No radial law with k < 2 keeps even the Laplacian monotone."
         return Finding(name, Answer.NO, Evidence.PROVED, text, "Use uniform points."), None
     found = monotonicity(problem, measure=measure)
+    if found.cordes is not None:
+        text = (
+            "In the pairing with the Laplacian it is, with a proved constant of "
+            f"{found.cordes.constant:.4g} (Cordes' condition, epsilon = {found.cordes.epsilon:.4g}). "
+            "The theory of convergence asks for it in the L2 pairing, of which nothing is known."
+        )
+        advice = 'certify(solution, norm="h2") bounds second derivatives.'
+        return Finding(name, Answer.UNKNOWN, Evidence.NONE, text, advice), found
     if found.constant is not None:
         proved, gamma = found.kind is Ground.PROVED, f"{found.constant:.4g}"
         gamma = f"{'at least' if proved else 'about'} {gamma}"

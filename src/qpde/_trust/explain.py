@@ -18,7 +18,12 @@ from .._problem.measure import AbstractMeasure, Uniform, law_on
 from .._problem.problem import Problem
 from .._problem.trial import Trial
 from .domain_findings import boundary_finding, eta_finding, extension_finding
-from .equation_findings import elliptic_finding, lipschitz_finding, monotone_finding
+from .equation_findings import (
+    elliptic_finding,
+    lipschitz_finding,
+    monotone_finding,
+    order_finding,
+)
 from .finding import Answer, Evidence, Finding
 from .network_findings import activation_finding, law_finding, network_finding
 from .residual import CELLS, rough_parts
@@ -125,7 +130,7 @@ def explain(
         network_finding(field),
         activation_finding(field, problem.domain),
         law_finding(measure, problem),
-        elliptic_finding(problem),
+        elliptic_finding(problem) if problem.order == 2 else order_finding(problem),
         lipschitz_finding(problem),
         monotone,
     )

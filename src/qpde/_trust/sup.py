@@ -35,6 +35,11 @@ def sup_bound(
     values: tuple[float, float] | None = None,
 ) -> Certificate:
     """`sup |L Q|` times the longest mean exit time, or over the smallest killing rate."""
+    if solution.problem.order == 4:
+        raise ValueError(
+            "Equations of fourth order have no maximum principle, so that there is no bound for the largest "
+            "error. Take qpde.certify(solution), in L2."
+        )
     factor, spread, assumptions = _sup_factor(solution.problem.operator, values)
     assumptions += held_range(solution, values, rigorous).words
     assumptions += refuse_or_assume_smooth(solution, rigorous, heuristic)

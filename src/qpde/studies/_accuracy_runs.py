@@ -112,7 +112,7 @@ def reference_values(target: Target, problem: Problem) -> tuple[np.ndarray, np.n
 @eqx.filter_jit
 def _functions(problem: Problem, points: Any) -> tuple[Any, ...]:
     """The exact solution, `eta` and `f` at the points."""
-    functions = (problem.exact, problem.domain.eta.value, problem.boundary.value)
+    functions = (problem.exact, problem.factor.value, problem.boundary.value)
     return tuple(jax.vmap(function)(points) for function in functions if function is not None)
 
 

@@ -14,7 +14,6 @@ from ._boxes import cube_norm as cube_norm
 from ._boxes import cube_products as cube_products
 from ._boxes import mean_ridge as mean_ridge
 from ._boxes import poisson_sine as poisson_sine
-from ._control import american_put as american_put
 from ._control import control_bell as control_bell
 from ._control import control_sines as control_sines
 from ._control import van_der_pol as van_der_pol
@@ -23,11 +22,20 @@ from ._linear import committor as committor
 from ._linear import drift as drift
 from ._linear import ellipsoid as ellipsoid
 from ._linear import survival as survival
+from ._plates import clamped_load as clamped_load
+from ._plates import clamped_waves as clamped_waves
+from ._plates import supported_plate as supported_plate
+from ._quadratic import eikonal as eikonal
+from ._quadratic import lqr as lqr
+from ._quadratic import lqr_diffusion as lqr_diffusion
+from ._quadratic import lqr_matrices as lqr_matrices
+from ._rotated import rotated as rotated
 from ._semilinear import exponential_ball as exponential_ball
 from ._semilinear import semilinear as semilinear
 from ._semilinear import two_body_allen_cahn as two_body_allen_cahn
 from ._semilinear import two_body_poisson as two_body_poisson
 from ._semilinear import two_body_sine_gordon as two_body_sine_gordon
+from ._stopping import american_put as american_put
 from ._targets import TARGETS as TARGETS
 from ._targets import Target as Target
 
@@ -97,6 +105,35 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "control_sines": Entry(
         control_sines, ">= 3", "1/2 Lap(u - v) - (u - v) + b p - p^2 / 4 = 0, u = 1", "(-1, 1)^d"
+    ),
+    "lqr": Entry(
+        lqr,
+        ">= 1",
+        "Lap u + min_a (a . grad u + |x|^2 + |a|^2) - 2 d k - u = 0, u = k",
+        "the unit ball",
+    ),
+    "lqr_matrices": Entry(
+        lqr_matrices,
+        ">= 1",
+        "1/2 s s' : Hess u + min_a ((A x + B a) . grad u + x' P x + a' R a) - u = 0, u = x' K x + c",
+        "the unit ball",
+    ),
+    "lqr_diffusion": Entry(
+        lqr_diffusion,
+        ">= 1",
+        "1/2 Lap u + min_a sum(a_i u_i + a_i^2 u_ii / 2 + p_i x_i^2 + a_i^2) - u = 0, u = sum k_i x_i^2 + c",
+        "the unit ball",
+    ),
+    "eikonal": Entry(eikonal, ">= 1", "Lap u - |grad u| + w(x) = 0, u = -1", "the unit ball"),
+    "rotated": Entry(
+        rotated, ">= 1", "min over three a of [A_a : Hess u + l_a(x)] = 0, u = 0", "(0, 1)^d"
+    ),
+    "clamped_load": Entry(clamped_load, ">= 1", "1 - Lap^2 u = 0, u = du/dn = 0", "the unit ball"),
+    "clamped_waves": Entry(
+        clamped_waves, ">= 2", "r(x) - Lap^2 u = 0, u = du/dn = 0", "the unit ball"
+    ),
+    "supported_plate": Entry(
+        supported_plate, "1 to 8", "r(x) - Lap^2 u = 0, u = Lap u = 0", "(0, 1)^d"
     ),
     "american_put": Entry(
         american_put, "1", "max(generator u - rate u, (strike - x)^+ - u) = 0", "(0, 1)"

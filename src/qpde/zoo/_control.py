@@ -1,4 +1,4 @@
-"""Control and stopping: Hamilton-Jacobi-Bellman equations, the control eliminated in closed form."""
+"""Control: Hamilton-Jacobi-Bellman equations from the literature, the control eliminated by hand."""
 
 import math
 
@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._boundary.lift import lift
+from .._control.base import AbstractControl
 from .._domain.base import as_dimension
-from .._domain.box import Box, Interval
+from .._domain.box import Box
 from .._domain.eta import others
 from .._domain.round import Ball
 from .._field.jet import Jet
@@ -35,7 +36,7 @@ class _CoupledValue(eqx.Module):
         return 2.0 * self.size * x - self.coupling * near.ravel()
 
 
-class _VanDerPolEquation(eqx.Module):
+class _VanDerPolEquation(AbstractControl):
     """`Lap u + b . grad u - |grad_z u|^2 / (4 effort) - discount u + w`, `b = (z, (1 - y^2) z - y)`.
 
     The running cost `w` is that for which the value `v` is known; all terms are written as differences
@@ -46,17 +47,27 @@ class _VanDerPolEquation(eqx.Module):
     effort: Numbers
     discount: Numbers
 
+    def action(self, x: Float[Array, " d"], u: Jet) -> Float[Array, " m"]:
+        return -u.grad[x.size // 2 :] / (2.0 * self.effort)
+
+    def bracket(self, x: Float[Array, " d"], u: Jet, a: Float[Array, " m"]) -> Float[Array, ""]:
+        optimal = self.exact.grad(x)[x.size // 2 :]
+        running = self.effort * jnp.dot(a, a) + jnp.dot(a, u.grad[x.size // 2 :])
+        return self._free(x, u) + running + jnp.dot(optimal, optimal) / (4.0 * self.effort)
+
     def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        steered, optimal = u.grad[x.size // 2 :], self.exact.grad(x)[x.size // 2 :]
+        control = jnp.dot(steered, steered) - jnp.dot(optimal, optimal)
+        return self._free(x, u) - control / (4.0 * self.effort)
+
+    def _free(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        """The terms without the action."""
         y, z = x.reshape(2, -1)
         drift = jnp.concatenate([z, (1.0 - y * y) * z - y])
-        known = self.exact.grad(x)
-        steered, optimal = u.grad[y.size :], known[y.size :]
-        control = jnp.dot(steered, steered) - jnp.dot(optimal, optimal)
         return (
             u.laplacian
             - 2.0 * self.exact.size * x.size
-            + jnp.dot(drift, u.grad - known)
-            - control / (4.0 * self.effort)
+            + jnp.dot(drift, u.grad - self.exact.grad(x))
             - self.discount * (u.value - self.exact(x))
         )
 
@@ -106,16 +117,31 @@ class _Bell(eqx.Module):
         return jnp.exp(-jnp.sum(x * x))
 
 
-class _BellEquation(eqx.Module):
-    """See `control_bell`."""
+class _BellEquation(AbstractControl):
+    """See `control_bell`; the action is `x + a`, with which the drift is `x (x + a)`."""
+
+    def action(self, x: Float[Array, " d"], u: Jet) -> Float[Array, " d"]:
+        p = self._slopes(x, u)
+        return x - 0.5 * jnp.sign(p) * jnp.maximum(jnp.abs(p) - 1.0, 0.0)
+
+    def bracket(self, x: Float[Array, " d"], u: Jet, a: Float[Array, " d"]) -> Float[Array, ""]:
+        price = jnp.abs(a - x) + jnp.square(a - x)
+        return self._free(x, u) + jnp.dot(a, self._slopes(x, u)) + jnp.sum(price)
 
     def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        p = self._slopes(x, u)
+        control = jnp.sum(jnp.square(jnp.maximum(jnp.abs(p) - 1.0, 0.0)))
+        return self._free(x, u) + jnp.dot(x, p) - 0.25 * control
+
+    def _slopes(self, x: Float[Array, " d"], u: Jet) -> Float[Array, " d"]:
+        return x * (u.grad + 2.0 * jnp.exp(-jnp.sum(x * x)) * x)
+
+    def _free(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        """The terms without the action."""
         s = jnp.sum(x * x)
         v = jnp.exp(-s)
-        p = x * (u.grad + 2.0 * v * x)
-        control = jnp.sum(jnp.square(jnp.maximum(jnp.abs(p) - 1.0, 0.0)))
         second = u.laplacian - (4.0 * s - 2.0 * x.size) * v
-        return 0.5 * second - (u.value - v) + jnp.dot(x, p) - 0.25 * control
+        return 0.5 * second - (u.value - v)
 
 
 @recorded
@@ -145,19 +171,31 @@ class _SinesValue(eqx.Module):
         return 1.0 + jnp.sum(x * x) * jnp.prod(jnp.sin(math.pi * x))
 
 
-class _SinesEquation(eqx.Module):
-    """See `control_sines`."""
+class _SinesEquation(AbstractControl):
+    """See `control_sines`; the action is `b + a`, with which the drift is `(b + a) x`."""
+
+    def action(self, x: Float[Array, " d"], u: Jet) -> Float[Array, " 1"]:
+        return jnp.reshape(self._optimal(x) - 0.5 * self._parts(x, u)[1], (1,))
+
+    def bracket(self, x: Float[Array, " d"], u: Jet, a: Float[Array, " 1"]) -> Float[Array, ""]:
+        free, p = self._parts(x, u)
+        return free + a[0] * p + jnp.square(a[0] - self._optimal(x))
 
     def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        free, p = self._parts(x, u)
+        return free + self._optimal(x) * p - 0.25 * p * p
+
+    def _optimal(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return x[0] * jnp.sin(math.pi * x[2]) + x[1]
+
+    def _parts(self, x: Float[Array, " d"], u: Jet) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The terms without the action, and `p`."""
         s, sines = jnp.sum(x * x), jnp.sin(math.pi * x)
         product = jnp.prod(sines)
         slope = math.pi * jnp.cos(math.pi * x) * others(sines)  # the gradient of the product
         along = 2.0 * s * product + s * jnp.dot(x, slope)
         bend = 2.0 * x.size * product + 4.0 * jnp.dot(x, slope) - x.size * math.pi**2 * s * product
-        p = u.along(x) - along
-        optimal = x[0] * jnp.sin(math.pi * x[2]) + x[1]
-        gap = u.value - 1.0 - s * product
-        return 0.5 * (u.laplacian - bend) - gap + optimal * p - 0.25 * p * p
+        return 0.5 * (u.laplacian - bend) - (u.value - 1.0 - s * product), u.along(x) - along
 
 
 @recorded
@@ -179,73 +217,4 @@ def control_sines(dim: int = 10) -> Problem:
         boundary=1.0,
         exact=_SinesValue(),
         name="control_sines",
-    )
-
-
-class _PutEquation(eqx.Module):
-    """`max(1/2 volatility^2 x^2 u'' + rate x u' - rate u, (strike - x)^+ - u)`."""
-
-    strike: Numbers
-    rate: Numbers
-    volatility: Numbers
-
-    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
-        s = x[0]
-        held = u.generator(self.rate * x, self.volatility * s) - self.rate * u.value
-        return jnp.maximum(held, jnp.maximum(self.strike - s, 0.0) - u.value)
-
-
-class _PutSolution(eqx.Module):
-    """`strike - x` up to the free boundary, then `(strike - free) (x / free)^-power`."""
-
-    strike: Numbers
-    free: Numbers
-    power: Numbers
-
-    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        s = jnp.maximum(x[0], self.free)
-        held = (self.strike - self.free) * (s / self.free) ** -self.power
-        return jnp.where(x[0] > self.free, held, self.strike - x[0])
-
-
-class _Straight(eqx.Module):
-    """The line through two values, at 0 and at 1."""
-
-    left: Numbers
-    right: Numbers
-
-    def __call__(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return self.left + (self.right - self.left) * x[0]
-
-
-@recorded
-def american_put(
-    dim: int = 1, *, strike: float = 0.5, rate: float = 0.05, volatility: float = 0.25
-) -> Problem:
-    """The perpetual American put, an obstacle problem with a free boundary.
-
-    `max(1/2 volatility^2 x^2 u'' + rate x u' - rate u, (strike - x)^+ - u) = 0` in (0, 1), with the
-    exact values at both ends. With `m = 2 rate / volatility^2` one exercises below
-    `strike m / (1 + m)` (0.307692 by default); all coefficients vanish at `x = 0`.
-
-    Source: the notebooks beside Cohen, Jiang and Sirignano, JMLR 24 (2023).
-    """
-    if as_dimension(dim) != 1:
-        raise ValueError(f"american_put is defined in dimension 1, got {dim}.")
-    numbers = {"strike": strike, "rate": rate, "volatility": volatility}
-    for name, number in numbers.items():
-        if not (np.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be a positive number, got {number}.")
-    if strike >= 1:
-        raise ValueError(f"strike must lie inside the domain (0, 1), got {strike}.")
-    power = 2.0 * rate / volatility**2
-    exact = _PutSolution(*(np.asarray(v) for v in (strike, strike * power / (1 + power), power)))
-    return Problem(
-        domain=Interval(0.0, 1.0),
-        equation=_PutEquation(*(np.asarray(v, np.float64) for v in numbers.values())),
-        boundary=_Straight(
-            np.asarray(strike), np.asarray((exact.strike - exact.free) * exact.free**exact.power)
-        ),
-        exact=exact,
-        name="american_put",
     )

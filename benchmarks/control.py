@@ -1,0 +1,215 @@
+"""The figures of docs/control.md and docs/plates.md: run it with the name of a part, or with none for all.
+
+python benchmarks/control.py [regulators] [literature] [sines] [newton] [simulated] [cordes] [plates]
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+import qpde
+from qpde import zoo
+
+WIDTH: dict[str, Any] = {"beta": 0.5, "polynomial": True, "amplitude": 0.06}
+
+
+def shallow(width: int = 256, **more: Any) -> qpde.Shallow:
+    """The network of the second-order rules."""
+    return qpde.Shallow(width, **(WIDTH | more))
+
+
+def line(name: str, solution: qpde.Solution, seconds: float) -> None:
+    """One row of a table."""
+    score = solution.score
+    control = "" if score.control_error is None else f"   control {score.control_error:.2e}"
+    skill = "" if score.skill is None else f"   skill {score.skill:.2e}"
+    print(
+        f"{name:38s} value {score.relative_l2_error:.2e}{control}{skill}   loss {score.loss:.1e}   "
+        f"{solution.steps} steps, {solution.seconds:.1f} s of training, {seconds:.1f} s in all",
+        flush=True,
+    )
+
+
+def regulators() -> None:
+    """Riccati's values and feedbacks."""
+    _solved(
+        ("lqr", 20, 3),
+        ("lqr", 100, 3),
+        ("lqr_matrices", 20, 3),
+        ("lqr_diffusion", 5, 8),
+        ("lqr_diffusion", 10, 8),
+        ("lqr_diffusion", 20, 8),
+    )
+
+
+def literature() -> None:
+    """Static problems of the literature."""
+    _solved(("van_der_pol", 20, 10), ("eikonal", 5, 30), ("control_bell", 10, 30))
+
+
+def _solved(*cases: tuple[str, int, int]) -> None:
+    """Each problem by so many Gauss-Newton steps."""
+    for name, dim, steps in cases:
+        began = time.perf_counter()
+        problem = zoo.CATALOGUE[name].build(dim)
+        width, batch = (64, 300) if name.startswith("lqr") else (256, 1_000)
+        solution = qpde.solve(
+            problem,
+            network=shallow(width),
+            rule=qpde.GaussNewton(),
+            precision="float64",
+            steps=steps,
+            batch=batch,
+            progress=False,
+        )
+        line(f"{name}, d = {dim}", solution, time.perf_counter() - began)
+
+
+def newton() -> None:
+    """Policy iteration against Gauss-Newton on the whole equation: error after so many seconds."""
+    cases = [
+        ("lqr_diffusion", 5),
+        ("van_der_pol", 10),
+        ("eikonal", 5),
+        ("control_bell", 10),
+        ("rotated", 2),
+    ]
+    for name, dim in cases:
+        problem = zoo.CATALOGUE[name].build(dim)
+        for rule in (qpde.GaussNewton(), qpde.PolicyIteration()):
+            solution = qpde.solve(
+                problem,
+                network=shallow(96, amplitude=0.1),
+                rule=rule,
+                precision="float64",
+                steps=400,
+                batch=400,
+                budget=6.0,
+                progress=False,
+                throw=False,
+            )
+            line(f"{name}, d = {dim}, {rule.name}", solution, solution.seconds)
+
+
+def simulated() -> None:
+    """Intervals for the cost of a feedback, against Lyapunov's equation; the gap of a solved problem."""
+    import jax.numpy as jnp
+
+    problem = zoo.lqr_matrices(3, actions=2, seed=1)
+    control: qpde.Control = problem.equation  # pyright: ignore[reportAssignmentType]
+    gain = np.array([[0.5, -0.2, 0.1], [0.0, 0.3, 0.4]])
+    a = control.drift.by_state - control.drift.by_action @ gain  # pyright: ignore
+    cost = control.cost.state + gain.T @ control.cost.action @ gain  # pyright: ignore
+    shifted = a - 0.5 * float(control.discount) * np.eye(3)  # pyright: ignore
+    m = scipy.linalg.solve_continuous_lyapunov(shifted.T, -cost)
+    c = np.trace(control.sigma @ control.sigma.T @ m) / float(control.discount)  # pyright: ignore
+    loop = qpde.Problem(
+        problem.domain, control, boundary=lambda x: jnp.dot(x, jnp.asarray(m) @ x) + c
+    )
+    start = np.tile([0.3, 0.1, -0.2], (200, 1))
+    found = qpde.simulate(
+        loop, start, policy=lambda x: -jnp.asarray(gain) @ x, walks=500, paths=0, progress=False
+    )
+    exact = start[0] @ m @ start[0] + c
+    inside = np.mean((found.low <= exact) & (exact <= found.high))
+    print(
+        f"Lyapunov's cost {exact:.6f}; 95 % intervals that contain it: {100 * inside:.1f} % of 200"
+    )
+    solution = qpde.solve(
+        zoo.eikonal(5),
+        network=shallow(128),
+        rule=qpde.GaussNewton(),
+        precision="float64",
+        steps=15,
+        batch=500,
+        progress=False,
+    )
+    print(qpde.simulate(solution, np.full(5, 0.2), walks=2_000, progress=False))
+
+
+def cordes() -> None:
+    """Three rotated matrices inside and outside the condition."""
+    for stretch in (2.0, 7.8, 7.95):
+        print(f"stretch {stretch}: {qpde.cordes(zoo.rotated(4, stretch=stretch))!r}")
+    began = time.perf_counter()
+    solution = qpde.solve(
+        zoo.rotated(4),
+        network=shallow(192, scale=1.0),
+        rule=qpde.GaussNewton(),
+        precision="float64",
+        steps=60,
+        batch=700,
+        progress=False,
+    )
+    line("rotated, d = 4", solution, time.perf_counter() - began)
+    for norm in ("l2", "h2"):
+        print(qpde.certify(solution, norm=norm))
+
+
+def plates() -> None:
+    """Clamped balls and a simply supported box, with certificates."""
+    cases: list[tuple[str, int, int, int, float]] = [
+        ("clamped_load", 100, 16, 50, 1.0),
+        ("supported_plate", 3, 96, 500, 20.0),
+        ("clamped_waves", 10, 320, 1_200, 55.0),
+    ]
+    for name, dim, width, batch, budget in cases:
+        began = time.perf_counter()
+        problem = zoo.CATALOGUE[name].build(dim)
+        solution = qpde.solve(
+            problem,
+            network=shallow(width),
+            rule=qpde.GaussNewton(),
+            precision="float64",
+            steps=1_000,
+            batch=batch,
+            budget=budget,
+            progress=False,
+        )
+        line(f"{name}, d = {dim}", solution, time.perf_counter() - began)
+        solution = qpde.polish(solution)
+        line("    and the output layer solved for", solution, time.perf_counter() - began)
+        bound = qpde.certify(solution)
+        print(f"    bound {bound.bound:.2e} (relative {bound.relative_bound}), {bound.kind}")
+
+
+def sines() -> None:
+    """The product of ten sines, by a separable network."""
+    began = time.perf_counter()
+    solution = qpde.solve(
+        zoo.control_sines(10),
+        network=qpde.Separable(4, degree=10),
+        rule=qpde.GaussNewton(),
+        precision="float64",
+        steps=40,
+        batch=1_000,
+        budget=60.0,
+        progress=False,
+    )
+    line("control_sines, d = 10", solution, time.perf_counter() - began)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "regulators": regulators,
+    "literature": literature,
+    "sines": sines,
+    "newton": newton,
+    "simulated": simulated,
+    "cordes": cordes,
+    "plates": plates,
+}
+
+
+def main() -> None:
+    """The parts that were asked for."""
+    for name in sys.argv[1:] or PARTS:
+        print(f"== {name}", flush=True)
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Control: equations with a choice in them, and the choice."""
