@@ -24,6 +24,7 @@ from .._precision import x64
 from .._problem.measure import AbstractMeasure, law_on
 from .._problem.problem import Problem
 from .._program.interval import Unbounded
+from .in_time import Weight, weight_of
 from .laws import Way, ways
 from .witness import Witness, find_witness
 
@@ -59,6 +60,10 @@ class Monotonicity:
     rate; `drift`, what drift, varying diffusion and measure add or take; `poincare`, ellipticity times
     `lambda_1`. Where a part depends on another one its bound is taken together with it, so that the
     parts may add up to less than the constant.
+
+    Of an evolution equation `L u = F - k u_t` they are those of `F`, whose sum `spatial` may be negative; the
+    constant holds under the weight `e^(-kappa s)` in the time `s` since the data (see `_monotone/in_time.py`),
+    and `weight` knows `kappa`.
     """
 
     constant: float | None
@@ -72,6 +77,8 @@ class Monotonicity:
     value_range: tuple[float, float] | None = None
     witness: Witness | None = None
     reason: str = ""
+    weight: Weight | None = None  # in time
+    spatial: float | None = None
     measure: AbstractMeasure | None = None  # the law of the inner product, where it was computed
     operator: Operator | None = None  # the equation that it is the constant of
 
@@ -88,6 +95,11 @@ class Monotonicity:
                 f"  {self.discount:.4g} (discount) + {self.drift:.4g} (drift and measure) + "
                 f"{self.poincare:.4g} (Poincaré: {self.ellipticity:.4g} * {self.eigenvalue.value:.6g}, "
                 f"{self.eigenvalue.how})"
+            )
+        if self.weight is not None:
+            lines.append(
+                f"  under the weight exp(-{self.weight.kappa:.4g} s) in the time s since the data, which adds "
+                f"{self.weight.gamma - (self.spatial or 0.0):.4g} and makes exp(kappa T / 2) / constant least"
             )
         if self.value_range is not None:
             low, high = self.value_range
@@ -159,6 +171,14 @@ def _constant(
     )
     if not np.isfinite(constant):
         raise Unbounded("The constant is too large for a float. Choose other units.")
+    spatial, weight = constant, None
+    if problem.domain.times is not None and alpha.value >= 0:
+        weight = weight_of(problem, constant)
+        if weight is None:
+            raise Unbounded(
+                f"The equation may grow like exp({-constant:.3g} t), over this horizon beyond all bounds."
+            )
+        constant = weight.gamma
     drift, size = bound.value - discount.value, 1e-12 * (abs(bound.value) + abs(constant))
     parts: dict[str, Any] = {
         "discount": discount.value if abs(discount.value) > size else 0.0,
@@ -168,6 +188,8 @@ def _constant(
         "eigenvalue": eigenvalue,
         "structure": operator.structure,
         "value_range": value_range if semilinear else None,
+        "weight": weight,
+        "spatial": spatial if weight is not None else None,
     }
     if alpha.value < 0 or constant <= 0:
         return _without_constant(problem, measure, constant, parts)
@@ -238,7 +260,8 @@ def _sum(
 def _without_constant(
     problem: Problem, measure: AbstractMeasure, constant: float, parts: dict[str, Any]
 ) -> Monotonicity:
-    witness, operator = find_witness(problem, measure), problem.operator
+    operator = problem.operator
+    witness = None if problem.domain.times is not None else find_witness(problem, measure)
     if witness is not None and witness.refutes:
         return Monotonicity(None, Ground.REFUTED, witness=witness, **parts)
     reason = f"The lower bound found is {constant:.4g}, which is not positive."

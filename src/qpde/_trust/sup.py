@@ -1,7 +1,8 @@
 """The bound in the largest error, by the maximum principle.
 
 `sup |Q - u| <= sup |L Q| min(sup E tau, 1 / inf c) + sup |Q - f| on the boundary`; `tau` is the exit time of
-the process that the operator generates.
+the process that the operator generates. In time, with `L u = F - k u_t` and `-dF/du >= c` of any sign,
+`sup |Q - u| <= sup |L Q| (1 - e^(-c T / k)) / c`: derivatives of `u` may enter as they like.
 """
 
 import math
@@ -9,8 +10,10 @@ import math
 import numpy as np
 
 from .._equation.exit_time import amplification, exit_time
-from .._equation.operator import Bound, Operator, Structure
+from .._equation.operator import Basis, Bound, Operator, Structure
+from .._monotone.in_time import growth_over
 from .._problem.measure import Uniform
+from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._program.interval import Unbounded
 from .certificate import Certificate, Kind, Norm
@@ -35,7 +38,10 @@ def sup_bound(
     values: tuple[float, float] | None = None,
 ) -> Certificate:
     """`sup |L Q|` times the longest mean exit time, or over the smallest killing rate."""
-    factor, spread, assumptions = _sup_factor(solution.problem.operator, values)
+    if solution.problem.domain.times is None:
+        factor, spread, assumptions = _sup_factor(solution.problem.operator, values)
+    else:
+        factor, spread, assumptions = _in_time(solution.problem, values)
     assumptions += held_range(solution, values, rigorous).words
     assumptions += refuse_or_assume_smooth(solution, rigorous, heuristic)
     edge = boundary_gap(solution)
@@ -103,15 +109,51 @@ def _sup_factor(
     assumptions = [] if factor.proved else ["coefficients at random points are representative"]
     if not killing.proved:
         assumptions.append("the killing rate is nowhere lower than at random points")
+    assumptions += _elliptic(operator)
+    return factor.value, spread.value, assumptions
+
+
+def _in_time(
+    problem: Problem, values: tuple[float, float] | None
+) -> tuple[float, float, list[str]]:
+    """The same of an evolution equation, from its smallest damping, which may be negative."""
+    operator, times, assumptions = problem.operator, problem.domain.times, list[str]()
+    if operator.structure is Structure.NONLINEAR:
+        if operator.jumps:
+            raise ValueError("No bound for the error: the equation may jump as u changes.")
+        try:
+            killing = Bound(operator.damping(values), Basis.INTERVALS)
+        except Unbounded as error:
+            raise ValueError(
+                f"No bound for the error: the damping -dF/du has no bound. {error}"
+            ) from None
+        assumptions.append("the equation is elliptic at all jets, as at random ones")
+    else:
+        linear = operator.structure is Structure.LINEAR
+        every = None if linear else values or (-np.inf, np.inf)
+        killing = operator.least(operator.killing, every)
+        assumptions += _elliptic(operator)
+    if not killing.proved:
+        assumptions.append("the killing rate is nowhere lower than at random points")
+    end = 0.0 if times is None else float(times.end)
+    factor, spread = growth_over(float(problem.rate), killing.value, end)
+    if not math.isfinite(factor):
+        raise ValueError(
+            "No bound for the error: over this horizon the equation may grow beyond all bounds. A value_range "
+            "that you know may help."
+        )
+    return factor, spread, assumptions
+
+
+def _elliptic(operator: Operator) -> list[str]:
+    """What is assumed of the diffusion matrix; refused where it is negative."""
     alpha = operator.ellipticity()
     if alpha.proved and alpha.value < 0:
         raise ValueError(
             "No bound for the error: the equation is not proved to be elliptic, its diffusion matrix has an "
             f"eigenvalue of {alpha.value:.3g} or none that could be bounded better."
         )
-    if not alpha.proved:
-        assumptions.append("the diffusion matrix is nowhere negative, as at random points")
-    return factor.value, spread.value, assumptions
+    return [] if alpha.proved else ["the diffusion matrix is nowhere negative, as at random points"]
 
 
 def _damped(operator: Operator, values: tuple[float, float] | None) -> tuple[float, list[str]]:
