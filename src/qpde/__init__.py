@@ -4,6 +4,7 @@ from . import activations, plot, presets, zoo
 from ._boundary.lift import lift
 from ._domain.base import AbstractDomain
 from ._domain.box import Box, Interval
+from ._domain.cylinder import Cylinder
 from ._domain.round import Annulus, Ball, Ellipsoid
 from ._field.base import AbstractField, as_field
 from ._field.form import AbstractForm, Factor, Identity, Matrix
@@ -88,6 +89,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Ball",
     "Ellipsoid",
     "Annulus",
+    "Cylinder",
     "Uniform",
     "Radial",
     "Weighted",

@@ -7,14 +7,14 @@ With `phi` zero on a face of the boundary, `|grad phi| = 1` there, and `z = phi 
     w erf(z)
 
 is 0 on the face, `w` at the beginning, and satisfies `f_s = a Lap f` up to terms of size `s^(-1/2)`. These
-are taken away by the next order. With `|grad phi|^2 = 1 + beta phi` and `kappa = Lap phi` on the face they are
-`(a / s)^(1/2) (w kappa / 2 + grad w . grad phi - beta w z^2) erf'(z)`, and with `y` solving
+are taken away by the next order. With `|grad phi|^2 = 1 + beta phi` and `kappa = Lap phi` on the face they
+are `(a / s)^(1/2) (w kappa / 2 + grad w . grad phi - beta w z^2) erf'(z)`, and with `y` solving
 `y'' + 2 z y' - 2 y = source`, `erfc` and `z^2 erf'(z)` give
 
     phi [ (w (kappa - beta / 2) / 2 + grad w . grad phi) erfc(z) - beta w z erf'(z) / 4 ].
 
 So `L f` is bounded, as bounds for the error need. A ball of radius `R` has `phi = (R^2 - r^2) / (2 R)`,
-`beta = -2 / R`, `kappa = -d / R`. On a box the faces multiply: at edges the product of `erf`s is the solution.
+`beta = -2 / R`, `kappa = -d / R`. On a box the faces multiply: at edges the product of `erf`s solves it.
 """
 
 import math

@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -27,7 +28,7 @@ class Growing(AbstractField):
 
     def judged_by(self) -> None:
         """The domain below vouches for its `eta`, see `Cylinder.sloped_eta`."""
-        return None
+        return
 
     def _tau(self, z: Float[Array, " d"]) -> tuple[Array, Array]:
         """`s / T` and its derivative in `t`."""

@@ -137,8 +137,8 @@ class Operator(eqx.Module):
         """`A(x)`: a matrix, or the number `s` where `A = s I`."""
         return self.coefficients(x)[0]
 
-    def drift(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """`b(x)`."""
+    def drift(self, x: Float[Array, " d"]) -> Float[Array, " k"]:
+        """`b(x)`, in space."""
         return self.orientation * self._linearised(x).grad[: self.space]
 
     def killing(self, x: Float[Array, " d"], v: Any = 0.0) -> Float[Array, ""]:
@@ -365,7 +365,9 @@ def _is_isotropic(equation: Equation, jet: list[Any]) -> bool:
 
     def look(x: Any, *rest: Any) -> Array:
         at = linearise(equation, x, Jet(Quadratic(*rest), x))
-        found.append(at.hessian is None and all(isinstance(form, Identity | Spatial) for form in at.forms))
+        found.append(
+            at.hessian is None and all(isinstance(form, Identity | Spatial) for form in at.forms)
+        )
         return at.residual
 
     jax.eval_shape(look, *jet)

@@ -53,9 +53,10 @@ class EvolutionJet(Jet):
 
     def __getattr__(self, name: str) -> Any:
         raise UnknownAsk(
-            f"A jet of an evolution problem has no {name!r}. An equation (x, t, u) can ask for u.dt, u.value, "
-            "u.grad, u.laplacian, u.hessian, u.along(v), u.second(v), u.trace(a) and u.generator(drift, "
-            "sigma), all but the first in x. Of second order in time, such as waves, no equation is solved."
+            f"A jet of an evolution problem has no {name!r}. An equation (x, t, u) can ask for u.dt, "
+            "u.value, u.grad, u.laplacian, u.hessian, u.along(v), u.second(v), u.trace(a) and "
+            "u.generator(drift, sigma), all but the first in x. Equations of second order in time, "
+            "such as waves, are not solved."
         )
 
 

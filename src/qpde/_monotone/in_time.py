@@ -52,6 +52,20 @@ class Weight(NamedTuple):
             self.end / (2.0 * self.rate * self.gamma)
         )
 
+    def __str__(self) -> str:
+        if self.kappa == 0:
+            return "no weight in time"
+        return f"the weight exp({-self.kappa:.4g} s) in the time s since the data"
+
+    def words(self, spatial: float) -> str:
+        """How the weight was chosen."""
+        if self.kappa == 0:
+            return "at every instant; a weight in time would make the bound no better"
+        return (
+            f"{spatial:.4g} at every instant, and {self.gamma - spatial:.4g} from {self}, which makes the "
+            "bound least where L Q has one size at all times"
+        )
+
     def at(self, points: np.ndarray | Array) -> np.ndarray:
         """`m` at points of space-time, scaled to the maximum 1."""
         t = np.asarray(points)[..., -1]
@@ -69,10 +83,7 @@ def weight_of(problem: Problem, gamma: float, *, last: bool = False) -> Weight |
     if times is None:
         raise ValueError("This problem is stationary: it has no weight in time.")
     end, rate = float(times.end), float(problem.rate)
-    if last:
-        new = 0.5 * rate / end
-    else:
-        new = max(gamma, rate / end)
+    new = 0.5 * rate / end if last else max(gamma, rate / end)
     kappa = 2.0 * (new - gamma) / rate
     if not abs(kappa) * end <= _MOST:
         if kappa > 0:
@@ -93,5 +104,3 @@ def growth_over(rate: float, killing: float, end: float) -> tuple[float, float]:
         return math.inf, math.inf
     spread = end / rate if exponent == 0 else -math.expm1(-exponent) / killing
     return spread, math.exp(max(-exponent, 0.0))
-
-

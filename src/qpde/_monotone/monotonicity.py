@@ -62,8 +62,8 @@ class Monotonicity:
     parts may add up to less than the constant.
 
     Of an evolution equation `L u = F - k u_t` they are those of `F`, whose sum `spatial` may be negative; the
-    constant holds under the weight `e^(-kappa s)` in the time `s` since the data (see `_monotone/in_time.py`),
-    and `weight` knows `kappa`.
+    constant holds under the weight `e^(-kappa s)` in the time `s` since the data, see `_monotone/in_time.py`:
+    `weight` knows `kappa`.
     """
 
     constant: float | None
@@ -97,10 +97,7 @@ class Monotonicity:
                 f"{self.eigenvalue.how})"
             )
         if self.weight is not None:
-            lines.append(
-                f"  under the weight exp(-{self.weight.kappa:.4g} s) in the time s since the data, which adds "
-                f"{self.weight.gamma - (self.spatial or 0.0):.4g} and makes exp(kappa T / 2) / constant least"
-            )
+            lines.append(f"  {self.weight.words(self.spatial or 0.0)}")
         if self.value_range is not None:
             low, high = self.value_range
             lines.append(f"  for solutions with values from {low:.4g} to {high:.4g}")

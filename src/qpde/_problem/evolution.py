@@ -23,7 +23,7 @@ from .._field.evolution import InSpaceTime, OfSpaceTime
 from .._field.jet import Jet, Quadratic
 from .._field.linearise import linearise
 from .._field.slips import check_signature
-from .._precision import Numbers, key_from, like
+from .._precision import Numbers, key_from, like, number
 from .._program.program import dependencies
 from .function import Bound, recognised, with_parameters
 
@@ -126,9 +126,7 @@ def evolving(
         check_signature("The exact solution", exact, "(x, t)", 2, more=_MORE)
         exact = _wrapped(exact, OfSpaceTime)
     start = with_parameters(data.given, parameters, taken, 1)
-    start = recognised(
-        f"The {data.name} function", _in_space(data.name, start, domain), domain.dim
-    )
+    start = recognised(f"The {data.name} function", _in_space(data.name, start, domain), domain.dim)
     if callable(boundary) and not isinstance(boundary, AbstractField):
         a_function("boundary", boundary, f"{_WORDS} (x, t)")
         boundary = with_parameters(boundary, parameters, taken, 2)
@@ -246,12 +244,12 @@ def meeting(problem: "Problem") -> tuple[AbstractField, str]:
     plain = operator.isotropic and "A" not in operator.varies and not operator.has_drift
     if operator.structure is Structure.NONLINEAR or not plain or not has_layer(domain.base):
         raise ValueError(
-            f"Initial or terminal data and boundary data differ by up to {np.max(gaps):.3g} where they meet. A "
-            "layer between them is known on balls and boxes, for a constant multiple of the Laplacian "
+            f"Initial or terminal data and boundary data differ by up to {np.max(gaps):.3g} where they meet. "
+            "A layer between them is known on balls and boxes, for a constant multiple of the Laplacian "
             "without drift. Elsewhere let them agree, for example by a boundary value that starts from "
             "the initial one."
         )
-    diffusion = operator.constant(operator.second) / problem.rate
+    diffusion = number(operator.constant(operator.second) / problem.rate)
     layer = Layer(domain.base, extension.gap, diffusion)
     return Autodiff(Layered(extension, layer, domain.backward)), _FIRST
 

@@ -47,7 +47,9 @@ def as_rows(points: Any, dim: int, evolves: bool = False) -> np.ndarray:
 def with_times(points: Any, t: Any, domain: AbstractDomain) -> Any:
     """Points of space-time from points in space and a time, one for all points or one each."""
     if domain.times is None:
-        raise ValueError("This problem is stationary: its solution takes points alone, solution(x).")
+        raise ValueError(
+            "This problem is stationary: its solution takes points alone, solution(x)."
+        )
     space = domain.dim - 1
     if isinstance(points, jax.Array) or isinstance(t, jax.Array):
         points, given = jnp.asarray(points), jnp.asarray(t)

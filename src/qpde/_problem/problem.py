@@ -63,10 +63,10 @@ class Problem(eqx.Module):
         ...     initial=lambda x: 1 - x @ x,
         ... )
 
-    The equation is a callable `(x, t, u)`, whose jet has `u.dt` and derivatives in `x`; `boundary` is a number
-    or a function `(x, t)`, `exact` a function `(x, t)`. `initial` is a number or a function of `x`, the values
-    at `t = 0`, and `terminal` stands in its place where values are given at `t = time`. The problem then lives
-    in space-time: `problem.domain` is a `Cylinder`, whose points are `(x, t)`.
+    The equation is a callable `(x, t, u)`, whose jet has `u.dt` and derivatives in `x`; `boundary` is a
+    number or a function `(x, t)`, `exact` a function `(x, t)`. `initial` is a number or a function of `x`,
+    the values at `t = 0`, and `terminal` stands in its place where values are given at `t = time`. The
+    problem then lives in space-time: `problem.domain` is a `Cylinder`, whose points are `(x, t)`.
 
     Building one checks shapes, finite values, `eta` on the boundary and ellipticity, and raises
     `ValueError` when something is wrong. An equation may be written with either sign: `orientation`
@@ -217,8 +217,8 @@ def _smooth_inside(data: AbstractField, domain: AbstractDomain) -> AbstractField
     """Boundary data without kinks inside the domain: as they are, or extended by `lift`."""
     if domain.times is not None and field_roughness(data, domain):
         raise ValueError(
-            "The initial, terminal or boundary data may have kinks or jumps inside (abs, max, a choice, a root "
-            "at zero in their program), which L Q would not see. Write them smoothly; or say "
+            "The initial, terminal or boundary data may have kinks or jumps inside (abs, max, a choice, a "
+            "root at zero in their program), which L Q would not see. Write them smoothly; or say "
             "blind_to_kinks=True, and no bound is given."
         )
     return data if not field_roughness(data, domain) else lift(data.value, domain)

@@ -70,8 +70,8 @@ class Certificate:
         constant = f"times {self.factor:.4g}"
         if self.weight is not None:
             constant += (
-                f" (the constant {self.weight.gamma:.4g} under the weight exp(-{self.weight.kappa:.4g} s) in "
-                "the time s since the data)"
+                f" (the constant {self.weight.gamma:.6g} under {self.weight}, "
+                f"{self.monotonicity.kind if self.monotonicity is not None else Kind.HEURISTIC})"
             )
         elif self.monotonicity is not None:
             constant = f"over the constant {1 / self.factor:.6g} ({self.monotonicity.kind})"

@@ -46,8 +46,10 @@ class Sample(NamedTuple):
     last: np.ndarray
 
     def squares(self, weight: Weight | None = None) -> np.ndarray:
-        """`(L Q)^2` with its weight, and that in time. Means of two neighbours, which are independent and of one law also
-        where every second point is drawn in another way.
+        """`(L Q)^2` with its weight, and that in time.
+
+        Means of two neighbours, which are independent and of one law also where every second point is drawn
+        in another way.
         """
         more = 1.0 if weight is None else weight.at(self.last[:, None])
         return pairs(more * self.weight * self.residual**2)

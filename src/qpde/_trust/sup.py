@@ -139,8 +139,8 @@ def _in_time(
     factor, spread = growth_over(float(problem.rate), killing.value, end)
     if not math.isfinite(factor):
         raise ValueError(
-            "No bound for the error: over this horizon the equation may grow beyond all bounds. A value_range "
-            "that you know may help."
+            "No bound for the error: over this horizon the equation may grow beyond all bounds. A "
+            "value_range that you know may help."
         )
     return factor, spread, assumptions
 

@@ -18,6 +18,8 @@ from ._control import american_put as american_put
 from ._control import control_bell as control_bell
 from ._control import control_sines as control_sines
 from ._control import van_der_pol as van_der_pol
+from ._evolution import heat_ball as heat_ball
+from ._evolution import survival_in_time as survival_in_time
 from ._linear import annulus as annulus
 from ._linear import committor as committor
 from ._linear import drift as drift
@@ -97,6 +99,15 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "control_sines": Entry(
         control_sines, ">= 3", "1/2 Lap(u - v) - (u - v) + b p - p^2 / 4 = 0, u = 1", "(-1, 1)^d"
+    ),
+    "heat_ball": Entry(
+        heat_ball, ">= 1", "Lap u - u_t + r(x, t) = 0, u = 0", "the unit ball, 0 < t <= 1"
+    ),
+    "survival_in_time": Entry(
+        survival_in_time,
+        ">= 1",
+        "1/2 Lap u - u_t = 0, u = 0, u = 1 at t = 0",
+        "the unit ball, 0 < t <= 0.1",
     ),
     "american_put": Entry(
         american_put, "1", "max(generator u - rate u, (strike - x)^+ - u) = 0", "(0, 1)"
