@@ -6,6 +6,7 @@ from ._domain.base import AbstractDomain
 from ._domain.box import Box, Interval
 from ._domain.cylinder import Cylinder
 from ._domain.round import Annulus, Ball, Ellipsoid
+from ._domain.space import Space
 from ._field.base import AbstractField, as_field
 from ._field.form import AbstractForm, Factor, Identity, Matrix
 from ._field.jet import Jet
@@ -90,6 +91,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Ellipsoid",
     "Annulus",
     "Cylinder",
+    "Space",
     "Uniform",
     "Radial",
     "Weighted",

@@ -199,6 +199,16 @@ class AbstractDomain(eqx.Module):
         return ()
 
     @property
+    def frame_box(self) -> tuple[Numbers, Numbers]:
+        """The box that networks scale to (-1, 1); by default the enclosing one."""
+        return self.enclosing_box
+
+    @property
+    def follows_paths(self) -> bool:
+        """Whether points are those of a diffusion's paths in the whole space, not uniform ones."""
+        return False
+
+    @property
     def times(self) -> Times | None:
         """The time interval of a domain in space and time, whose last coordinate is time."""
         return None

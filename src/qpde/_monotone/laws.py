@@ -40,6 +40,11 @@ class Way(NamedTuple):
 def ways(operator: Operator, measure: AbstractMeasure) -> list[Way]:
     """The ways to a constant that a measure allows."""
     plain = operator.domain.first_eigenvalue
+    if operator.domain.follows_paths:
+        raise Unbounded(
+            'In the whole space no constant in L2 is known; certify(solution, norm="value") bounds the error '
+            "at the starting point, and needs none."
+        )
     if operator.domain.times is not None and not isinstance(measure, Uniform):
         raise Unbounded(
             "Of an evolution equation a constant is known under the uniform law only; the weight in time is "

@@ -107,6 +107,29 @@ def stationary(
     return Parts(domain, equation, *bound)
 
 
+def in_time(
+    data: Data,
+    domain: AbstractDomain,
+    equation: Any,
+    exact: Any,
+    parameters: dict[str, np.ndarray],
+    taken: set[str],
+) -> tuple[Any, Any, Any]:
+    """Equation and exact solution as functions of points of space-time, and the data as one of space."""
+    equation = with_parameters(equation, parameters, taken, 3)
+    check_signature("The equation", equation, "(x, t, u)", 3, more=_MORE)
+    equation = _wrapped(equation, InSpaceTime)
+    if exact is not None:
+        exact = with_parameters(exact, parameters, taken, 2)
+        check_signature("The exact solution", exact, "(x, t)", 2, more=_MORE)
+        exact = _wrapped(exact, OfSpaceTime)
+    start = with_parameters(data.given, parameters, taken, 1)
+    if not isinstance(start, AbstractField):
+        start = _in_space(data.name, start, domain)
+        start = recognised(f"The {data.name} function", start, domain.dim)
+    return equation, exact, start
+
+
 def evolving(
     data: Data,
     domain: AbstractDomain,
@@ -118,15 +141,9 @@ def evolving(
 ) -> Parts:
     """The functions of an evolution problem as those of a problem in space-time."""
     cylinder = Cylinder(domain, data.time, backward=data.terminal is not None)
-    equation = with_parameters(equation, parameters, taken, 3)
-    check_signature("The equation", equation, "(x, t, u)", 3, more=_MORE)
-    equation = _wrapped(equation, InSpaceTime)
-    if exact is not None:
-        exact = with_parameters(exact, parameters, taken, 2)
-        check_signature("The exact solution", exact, "(x, t)", 2, more=_MORE)
-        exact = _wrapped(exact, OfSpaceTime)
-    start = with_parameters(data.given, parameters, taken, 1)
-    start = recognised(f"The {data.name} function", _in_space(data.name, start, domain), domain.dim)
+    equation, exact, start = in_time(data, domain, equation, exact, parameters, taken)
+    if isinstance(start, AbstractField):
+        start = _FieldValue(start)
     if callable(boundary) and not isinstance(boundary, AbstractField):
         a_function("boundary", boundary, f"{_WORDS} (x, t)")
         boundary = with_parameters(boundary, parameters, taken, 2)
@@ -290,15 +307,13 @@ def time_rate(problem: "Problem") -> float:
     times = problem.domain.times
     if times is None:
         return 0.0
-    rate = _TimeRate(problem.equation)
-    zero, none = np.zeros(problem.dim), np.zeros(())
-    jet = (np.asarray(problem.domain.centre, np.float64), none, zero, none, zero)
+    rate, jet = _TimeRate(problem.equation), _resting(problem.domain)
     if set().union(*dependencies(rate, *jet)):
         raise ValueError(
             "The factor of u.dt must be one number, by the equation's program; here it may change with x, t "
             "or u. Divide the equation by it."
         )
-    found = float(problem.orientation) * float(_at(rate, *jet))
+    found = float(problem.orientation) * rate_at(problem.equation, problem.domain)
     signed = found if times.backward else -found
     if signed > 0:
         return signed
@@ -312,6 +327,17 @@ def time_rate(problem: "Problem") -> float:
         f"With {given} data this equation runs in the wrong direction of time, like heat backwards: it has "
         f"no stable solution. Check the sign of u.dt, or give {other}=... instead of {given}=..."
     )
+
+
+def rate_at(equation: Callable[..., Any], domain: AbstractDomain) -> float:
+    """The derivative of an equation in `u.dt` at the middle of a domain."""
+    return float(_at(_TimeRate(equation), *_resting(domain)))
+
+
+def _resting(domain: AbstractDomain) -> tuple[np.ndarray, ...]:
+    """The middle of a domain, and the jet of zero."""
+    zero, none = np.zeros(domain.dim), np.zeros(())
+    return np.asarray(domain.centre, np.float64), none, zero, none, zero
 
 
 @eqx.filter_jit

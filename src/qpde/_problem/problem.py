@@ -15,6 +15,7 @@ from .._arguments import a_function, an_instance, flag, reals, shown
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
 from .._domain.base import AbstractDomain
+from .._domain.space import Space
 from .._equation.operator import Operator
 from .._equation.roughness import field_roughness
 from .._field.base import AbstractField, Autodiff, as_field
@@ -26,6 +27,7 @@ from .._text import for_name
 from .evolution import checked_data, evolving, meeting, stationary, time_rate
 from .function import checked_parameters, recognised
 from .probe import looked_at
+from .whole_space import whole_space
 
 
 class Problem(eqx.Module):
@@ -67,6 +69,11 @@ class Problem(eqx.Module):
     number or a function `(x, t)`, `exact` a function `(x, t)`. `initial` is a number or a function of `x`,
     the values at `t = 0`, and `terminal` stands in its place where values are given at `t = time`. The
     problem then lives in space-time: `problem.domain` is a `Cylinder`, whose points are `(x, t)`.
+
+    On `Space(dim, start=x0)` the value at `x0` is wanted, at `t = 0` for terminal data and at `t = time` for
+    initial ones. Points follow the diffusion that the equation generates, whose coefficients must be
+    constant; the data are carried inside by that diffusion and by the flow of the reaction. Data that are a
+    `qpde.AbstractField` with a closed-form Laplacian make this much quicker in high dimension.
 
     Building one checks shapes, finite values, `eta` on the boundary and ellipticity, and raises
     `ValueError` when something is wrong. An equation may be written with either sign: `orientation`
@@ -118,7 +125,12 @@ class Problem(eqx.Module):
         taken: set[str] = set()
         functions = (domain, equation, boundary, exact, self.parameters, taken)
         data = checked_data(time, initial, terminal)
-        parts = stationary(*functions) if data is None else evolving(data, *functions)
+        if data is None:
+            parts = stationary(*functions)
+        elif isinstance(domain, Space):
+            parts = whole_space(data, *functions)
+        else:
+            parts = evolving(data, *functions)
         _refuse_unused(self.parameters, taken)
         self.domain, equation, boundary, exact = parts
         self.equation = equation

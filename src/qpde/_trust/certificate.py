@@ -23,12 +23,14 @@ class Norm(enum.StrEnum):
     L2 = "l2"
     SUP = "sup"
     LAST = "last"  # in L2 at the last instant of an evolution problem
+    VALUE = "value"  # at the starting point of the whole space
 
 
 _WORDS = {
     Norm.L2: "||Q - u|| in L2",
     Norm.SUP: "sup |Q - u|",
     Norm.LAST: "||Q - u|| in L2 at the last instant",
+    Norm.VALUE: "|Q - u| at the starting point",
 }
 
 

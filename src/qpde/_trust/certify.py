@@ -41,7 +41,7 @@ from .residual import (
     sample_residual,
     value_range,
 )
-from .sup import sup_bound
+from .sup import sup_bound, value_bound
 
 # A bound without an assumption is taken unless it is this many times as large as the one with it.
 _WORTH = 10.0
@@ -53,7 +53,7 @@ def certify(
     solution: Solution,
     *,
     confidence: float = 0.99,
-    norm: str = "l2",
+    norm: str | None = None,
     monotonicity: Monotonicity | None = None,
     value_range: tuple[float, float] | None = None,
     rigorous: bool = False,
@@ -71,13 +71,18 @@ def certify(
 
     - `confidence`: of the statistical part.
     - `norm`: `"l2"`, under the law that the solution was trained with, or `"sup"` (which needs no constant);
-      of an evolution problem `"l2"` is over space and time, and `"last"` at the last instant.
+      of an evolution problem `"l2"` is over space and time, and `"last"` at the last instant; in
+      the whole space it is `"value"`, the error at the starting point.
     - `monotonicity`: the constant to divide by, where you have asked for it with what you know of the
       equation (see `qpde.monotonicity`).
     - `value_range`: values between which you know `u` to lie, for equations that are nonlinear in it.
     - `rigorous`: bound `L Q` by interval arithmetic instead of sampling; up to three dimensions.
     - `heuristic`: without a proved constant give an estimate of the error instead of refusing.
     """
+    if norm is None:
+        norm = "l2"
+        if isinstance(solution, Solution) and solution.problem.domain.follows_paths:
+            norm = "value"
     confidence = _check(solution, confidence, norm, monotonicity, rigorous, heuristic)
     if value_range is not None:
         value_range = a_range("value_range", value_range)
@@ -86,6 +91,8 @@ def certify(
     solution = dataclasses.replace(solution, trial=solution.trial.by_values())
     if norm == Norm.SUP:
         return sup_bound(solution, rigorous, heuristic, value_range)
+    if norm == Norm.VALUE:
+        return value_bound(solution, confidence, value_range, heuristic)
     if monotonicity is None and value_range is not None:
         monotonicity = find_monotonicity(
             solution.problem, measure=solution.measure, value_range=value_range
@@ -102,7 +109,8 @@ def _check(
     if share == 1:
         raise ValueError(f"confidence lies between 0.5 and 1, below 1, got {confidence!r}.")
     evolves = solution.problem.domain.times is not None
-    one_of("norm", norm, ("l2", "sup", "last") if evolves else ("l2", "sup"))
+    allowed = ("l2", "sup", "last") if evolves else ("l2", "sup")
+    one_of("norm", norm, ("value",) if solution.problem.domain.follows_paths else allowed)
     if monotonicity is not None:
         an_instance("monotonicity", monotonicity, Monotonicity, "qpde.monotonicity(problem)")
     flag("heuristic", heuristic)

@@ -3,15 +3,30 @@
 `sup |Q - u| <= sup |L Q| min(sup E tau, 1 / inf c) + sup |Q - f| on the boundary`; `tau` is the exit time of
 the process that the operator generates. In time, with `L u = F - k u_t` and `-dF/du >= c` of any sign,
 `sup |Q - u| <= sup |L Q| (1 - e^(-c T / k)) / c`: derivatives of `u` may enter as they like.
+
+**At the starting point of the whole space**, in any dimension. Let `X` be the diffusion that the linear part
+of `L u = k u_r + A : Hess u + b . grad u + f(x, t, u)` generates, `r` the time since its start and `v = Q - u`,
+which vanishes where data are given. Along `X`, by Ito's formula,
+
+    k v(start) = E int_0^T exp(int_0^r f_u / k) L Q dr,
+
+with `f_u` the mean derivative of `f` between `Q` and `u`. So, where `f_u <= K`,
+
+    |v(start)| <= E int_0^T e^(K r / k) |L Q| dr / k,
+
+for a degenerate diffusion too. There is no Poincaré constant, and no other that grows with the dimension. The
+points are those of training: `r` is uniform and `X_r` has its exact law, so that the integral is a mean.
 """
 
 import math
 
 import numpy as np
 
+from .._domain.space import Paths
 from .._equation.exit_time import amplification, exit_time
 from .._equation.operator import Basis, Bound, Operator, Structure
 from .._monotone.in_time import growth_over
+from .._precision import cast
 from .._problem.measure import Uniform
 from .._problem.problem import Problem
 from .._problem.solution import Solution
@@ -28,6 +43,9 @@ from .residual import (
     value_range,
 )
 
+# The variance of `|L Q|`, which has no bound in the whole space, is assumed to be at most this many times
+# as large as that of the points.
+_VARIANCE = 4.0
 _NOTHING = "nothing but the equation and its smooth solution"
 
 
@@ -177,3 +195,67 @@ def _damped(operator: Operator, values: tuple[float, float] | None) -> tuple[flo
             f"{damping:.3g}."
         )
     return 1 / damping, ["the equation is elliptic at all jets, as at random ones"]
+
+
+def value_bound(
+    solution: Solution,
+    confidence: float,
+    values: tuple[float, float] | None,
+    heuristic: bool,
+) -> Certificate:
+    """The mean of `e^(K r / k) |L Q|` along the diffusion, times `T / k`."""
+    problem, operator = solution.problem, solution.problem.operator
+    paths, rate = problem.domain, float(problem.rate)
+    assert isinstance(paths, Paths)  # others have another norm
+    if not isinstance(solution.measure, Uniform):
+        raise ValueError("The bound at a point is made under the law of the diffusion only.")
+    if operator.structure is Structure.NONLINEAR or {"A", "b"} & operator.varies:
+        raise ValueError(
+            "No bound for the error at the starting point: derivatives of u enter nonlinearly, for which the "
+            "diffusion of the linear part is not enough."
+        )
+    rough = refuse_or_assume_smooth(solution, False, heuristic)
+    linear = operator.structure is Structure.LINEAR
+    damping = operator.least(operator.killing, None if linear else values or (-np.inf, np.inf))
+    assumptions = [
+        "Q and u grow no faster than polynomials, so that Ito's formula holds",
+        f"the variance of |L Q| is at most {_VARIANCE:g} times that at the points",
+        *rough,
+    ]
+    if values is not None and not linear:
+        assumptions.append(f"u and Q take values from {values[0]:.4g} to {values[1]:.4g}")
+    if not damping.proved:
+        assumptions.append("the derivative in u is nowhere larger than at random points")
+    elif not math.isfinite(damping.value):
+        raise ValueError(
+            "No bound for the error: the derivative of the equation in u is not bounded from above. A "
+            "value_range=(low, high) that you know may help."
+        )
+    growth, end = -damping.value / rate, float(paths.end)
+    if growth * end > 600.0:
+        raise ValueError("No bound for the error: the equation may grow beyond all bounds.")
+    sample = sample_residual(solution)
+    run = sample.last if paths.backward else end - sample.last
+    residual = np.abs(sample.residual) * np.exp(
+        growth * (run - max(0.0, math.copysign(end, growth)))
+    )
+    # Cantelli's inequality: a mean of independent numbers, and no more than their variance.
+    risk, count = 1.0 - confidence, len(residual)
+    spread = math.sqrt(_VARIANCE * float(np.var(residual, ddof=1)) * (1.0 - risk) / (count * risk))
+    mean = float(np.mean(residual)) + spread
+    factor = math.exp(max(growth, 0.0) * end) * end / rate
+    bound = factor * mean
+    trial = cast(solution.trial, "float64")
+    size = abs(float(trial.value(np.asarray(paths.start))))
+    guessed = bool(rough) or not damping.proved or (values is not None and not linear)
+    return Certificate(
+        bound=bound,
+        relative_bound=bound / (size - bound) if size > bound else None,
+        norm=Norm.VALUE,
+        kind=Kind.HEURISTIC if guessed else Kind.ASSUMING,
+        confidence=None if guessed else confidence,
+        residual=mean,
+        factor=factor,
+        assumptions=(*assumptions, *said_of(solution)),
+        sample_size=count,
+    )
