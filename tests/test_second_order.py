@@ -25,9 +25,14 @@ from qpde import (
 from qpde._field.form import Factor, Identity, Matrix
 from qpde._network.base import trainable
 from qpde._problem.trial import Trial
-from qpde._rule import tangent as _tangent
+from qpde._rule import damped, jacobian
+from qpde._rule.batch import Batch
+from qpde._rule.gauss_newton import mean_square
 from qpde._rule.implicit import implicit_update
-from qpde._rule.tangent import Explicit, Structured, tangent
+from qpde._rule.jacobian import Explicit
+from qpde._rule.second_order import SecondOrder
+from qpde._rule.tangent import Structured, tangent
+from qpde._rule.trials import Steps
 from qpde._train.run import _Start
 
 
@@ -92,16 +97,40 @@ def explicit_parts(trial, points, weights, v):
     return r, j @ j.T, j @ q.T, v @ j, v @ q
 
 
+@eqx.filter_jit
+def products(trial, points, weights, v):
+    """`J v`, the diagonal of `J J'`, and its block columns put together."""
+    found = tangent(trial, points, weights)
+    whole = [
+        jnp.pad(part, ((a, 0), (0, 0)))
+        for (a, _), part in zip(SPANS, found.stripes(SPANS), strict=True)
+    ]
+    return found.push(v), found.diagonal(), jnp.concatenate(whole, axis=1)
+
+
+SPANS = [(0, 2), (2, 3), (3, 9)]
+
+
 def agree(trial, domain, count=9):
     domain_points = domain.sample(jr.key(7), count)
     rng = np.random.default_rng(5)
     weights, v = jnp.asarray(rng.uniform(0.5, 2.0, count)), jnp.asarray(rng.standard_normal(count))
-    for mine, theirs in zip(
-        parts(trial, domain_points, weights, v),
-        explicit_parts(trial, domain_points, weights, v),
-        strict=True,
-    ):
+    explicit = explicit_parts(trial, domain_points, weights, v)
+    for mine, theirs in zip(parts(trial, domain_points, weights, v), explicit, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-10 * float(jnp.max(jnp.abs(theirs))))
+    change, gram = ravelled(trial, rng), explicit[1]
+    pushed, diagonal, columns = products(trial, domain_points, weights, change[1])
+    np.testing.assert_allclose(pushed @ v, explicit[3] @ change[0], rtol=1e-9)
+    np.testing.assert_allclose(diagonal, jnp.diagonal(gram), rtol=1e-10)
+    scale = float(jnp.max(jnp.abs(gram)))
+    np.testing.assert_allclose(jnp.tril(columns), jnp.tril(gram), atol=1e-10 * scale)
+
+
+def ravelled(trial, rng):
+    """A random change of the parameters, as numbers and in their form."""
+    flat, unravel = ravel_pytree(trainable(trial.network)[0])
+    change = jnp.asarray(rng.standard_normal(flat.size))
+    return change, unravel(change)
 
 
 @pytest.mark.daily(every=5)
@@ -122,23 +151,138 @@ def test_kernels_are_products_of_jacobians(dim, shape, polynomial, equation):
         agree(trial, domain)
 
 
-def test_other_networks_and_second_order_parts_have_explicit_jacobians(monkeypatch):
+def test_other_networks_and_matrices_that_vary_have_explicit_jacobians(monkeypatch):
     domain = Box(-1.0, 1.0, dim=2)
     a = np.array([[2.0, 0.5], [0.5, 1.0]])
     with jax.enable_x64(True):
         for equation, network in (
-            (lambda x, u: u.trace(a) - u.value, Shallow(4, polynomial=True)),
             (lambda x, u: u.trace(a * (1 + x[0] ** 2)) - u.value**3, Shallow(4)),
-            (lambda x, u: jnp.trace(u.hessian) - jnp.sum(u.grad**2), Shallow(4)),
+            (lambda x, u: (2.0 + x[0]) * jnp.trace(u.hessian) - u.value, Shallow(4)),
+            (lambda x, u: u.laplacian + u.second(0.1 * u.value * x), Shallow(4, polynomial=True)),
             (plain, qpde.MLP([4, 4])),
         ):
             trial = random_trial(Problem(domain, equation, data), network)
             abstract = eqx.filter_eval_shape(tangent, trial, jnp.zeros((2, 2)), jnp.ones(2))
             assert isinstance(abstract, Explicit)
             agree(trial, domain)
-        monkeypatch.setattr(_tangent, "_MEMORY", 100)
+        monkeypatch.setattr(jacobian, "_MEMORY", 100)
         with pytest.raises(ValueError, match="needs a Jacobian of .* Take a smaller batch"):
             tangent(trial, jnp.zeros((2, 2)), jnp.ones(2))
+
+
+def correlated(dim):
+    root = np.random.default_rng(2).standard_normal((dim, dim))
+    return root @ root.T / dim + 0.1 * np.eye(dim)
+
+
+def constant_matrices(dim):
+    """Equations whose second-order part has constant matrices, with the number of these."""
+    a, v = correlated(dim), np.linspace(-1.0, 2.0, dim)
+    flat = np.diag([1.0] * (dim - 1) + [0.0])
+    sigma = np.linalg.cholesky(a)[:, :2]
+    return {
+        "correlated": (lambda x, u: u.trace(a) - u.value**3 + u.along(jnp.sin(x)), 1),
+        "degenerate": (lambda x, u: u.trace(flat) - u.grad[-1] + x[0], 1),
+        "several": (lambda x, u: u.second(v) + 0.5 * u.laplacian + u.trace(a) - 0.3 * u.value, 1),
+        "generator": (lambda x, u: u.generator(jnp.cos(x), sigma) + 0.1 * u.laplacian, 1),
+        "number in front": (
+            lambda x, u: (2.0 + jnp.sin(x[0])) * u.trace(a) - jnp.sum(u.grad**2),
+            1,
+        ),
+        "nonlinear number": (lambda x, u: (1.0 + u.value**2) * u.trace(a) - u.value, 1),
+        "two": (lambda x, u: u.laplacian + x[0] ** 2 * u.second(v) - u.value, 2),
+        "hessian": (lambda x, u: jnp.sum(a * u.hessian) + u.trace(flat) - u.value * u.grad[0], 1),
+    }
+
+
+@pytest.mark.daily("correlated-ball", "several-box", "two-ellipsoid", "hessian-ball")
+@pytest.mark.parametrize("shape", ["ball", "ellipsoid", "box"])
+@pytest.mark.parametrize("name", list(constant_matrices(4)))
+def test_constant_matrices_need_no_jacobian(name, shape):
+    equation, count = constant_matrices(4)[name]
+    domain = domain_of(shape, 4)
+    with jax.enable_x64(True):
+        trial = random_trial(Problem(domain, equation, data), Shallow(6, beta=0.7, polynomial=True))
+        points = jnp.zeros((2, 4))
+        found = eqx.filter_eval_shape(tangent, trial, points, jnp.ones(2))
+        assert isinstance(found, Structured)
+        assert len(found.bent) == count
+        agree(trial, domain)
+
+
+@pytest.mark.parametrize("most", [4_000, 100])
+def test_damped_systems_are_solved(most, monkeypatch):
+    """By Cholesky, and by conjugate gradients, whose steps run out where the damping is next to nothing."""
+    monkeypatch.setattr(damped, "_LARGEST", most)
+    monkeypatch.setattr(damped, "_LANDMARKS", 40)
+    count, dampings = 230, np.asarray([1e-9, 1e-5, 1e-3, 1.0])
+
+    @eqx.filter_jit
+    def solved(trial, points, weights):
+        here = tangent(trial, points, weights)
+        return here.gram(), here.residual, *damped.solve_damped(here, jnp.asarray(dampings))
+
+    with jax.enable_x64(True):
+        problem = zoo.survival(4)
+        trial = random_trial(problem, Shallow(20, polynomial=True))
+        points = problem.domain.sample(jr.key(7), count)
+        gram, r, x, left = map(np.asarray, solved(trial, points, jnp.full(count, 1.0 / count)))
+    for damping, solution, rest in zip(dampings * np.trace(gram) / count, x, left, strict=True):
+        matrix = gram + damping * np.eye(count)
+        np.testing.assert_allclose(rest, r - gram @ solution, atol=1e-7 * np.max(np.abs(r)))
+        enough = 1e-9 if most > count or damping > 1e-6 * np.trace(gram) / count else 1e-2
+        assert np.linalg.norm(matrix @ solution - r) < enough * np.linalg.norm(r)
+
+
+def test_trial_steps_have_the_losses_of_their_parameters():
+    """Also those of directions that could not be found, and of no step."""
+    with jax.enable_x64(True):
+        for network in (Shallow(5, polynomial=True), qpde.MLP([4])):
+            problem = Problem(Ball(2), nonlinear, data)
+            trial = random_trial(problem, network)
+            params, rest = trainable(trial.network)
+            rng = np.random.default_rng(1)
+            directions = jax.tree.map(
+                lambda p: jnp.asarray(rng.standard_normal((2, *p.shape))),  # noqa: B023
+                params,
+            )
+            directions = jax.tree.map(lambda v: v.at[1].set(jnp.nan), directions)
+            pairs = [(0, 0.0), (1, 0.0), (0, 1.0), (0, 0.3), (1, 1.0)]
+            which, lengths = (jnp.asarray(part) for part in zip(*pairs, strict=True))
+            steps = Steps(params, directions, which, lengths)
+            weights = jnp.asarray(rng.uniform(0.0, 0.01, 300))
+            batch = Batch(problem.domain.sample(jr.key(3), 300), weights, weights, jr.key(0))
+            found = eqx.filter_jit(Steps.losses)(steps, trial, rest, batch)
+            loss_of = eqx.filter_jit(mean_square)
+            for number, (loss, (i, length)) in enumerate(zip(found, pairs, strict=True)):
+                moved = jax.tree.map(lambda p, v: p - length * v[i], params, directions)  # noqa: B023
+                moved = params if length == 0 else moved
+                expected = loss_of(trial, moved, rest, batch)
+                np.testing.assert_allclose(loss, expected, rtol=1e-11)
+                same = eqx.tree_equal(steps.of(number), moved, rtol=1e-15, atol=0.0)
+                assert bool(same) or (i == 1 and length > 0)
+
+
+def test_what_varies_is_read_off_the_program():
+    """A matrix that is the same at all points anybody would try, and yet depends on them."""
+    a = correlated(3)
+    jump = lambda x: jnp.where(x[0] > 1e9, 2.0, 1.0)  # noqa: E731
+    varying = [
+        lambda x, u: u.trace(jump(x) * a),
+        lambda x, u: u.trace(a + 0.0 * x[0]),
+        lambda x, u: u.generator(jnp.zeros(3), jnp.where(u.value > 1e9, 2.0, 1.0) * a),
+        lambda x, u: jump(x) * jnp.sum(a * u.hessian),
+        lambda x, u: jnp.sqrt(1.0 + jnp.sum(u.hessian**2)),
+        # Not varying, but too many.
+        lambda x, u: sum(x[0] ** 2 * u.second(k * jnp.asarray(a[0])) for k in range(1, 6)),
+    ]
+    with jax.enable_x64(True):
+        for equation in varying:
+            assert SecondOrder.of(equation, 3) is None
+        constant = SecondOrder.of(lambda x, u: u.trace(a) * jump(x) + u.laplacian, 3)
+        assert constant.groups == ((0,), (1,))
+        # Where the Laplacian is all, its number may be anything.
+        assert SecondOrder.of(lambda x, u: jump(x) * u.laplacian, 3).laplacian
 
 
 @pytest.mark.daily("3")

@@ -163,11 +163,14 @@ class ShallowField(SourcedField):
 class ShallowAt:
     """A shallow network at one point: all answers come from one evaluation of the activation."""
 
-    def __init__(self, field: ShallowField, x: Float[Array, " d"]):
+    def __init__(
+        self, field: ShallowField, x: Float[Array, " d"], inner: Float[Array, " n"] | None = None
+    ):
+        """`inner` is `y @ w`, where that is known."""
         self._slopes = field.frame.slopes(field.w.T)
         self._c = field.factor.array * field.c
         self._frame, self._y = field.frame, field.frame(x)
-        self._inner = self._y @ field.w
+        self._inner = self._y @ field.w if inner is None else inner
         z = self._inner + field.b
         # Derivatives that nobody asks for are removed by the compiler.
         self._s, self._s1, self._s2 = field.activation.derivatives(z, 2)

@@ -7,7 +7,8 @@ import dataclasses
 class Accuracy:
     """The relative error that `solve` was asked for, the bound of the last certificate, and what limits it.
 
-    `met` says that a certificate of the returned solution has the bound; `words` is its first line.
+    `met` says that a certificate of the returned solution has the bound; `words` is its first line. Where
+    values at points were asked for (`norm` is `"points"`), the bound is half their widest interval, relative.
     """
 
     asked: float
@@ -18,6 +19,10 @@ class Accuracy:
     limit: str
 
     def __str__(self) -> str:
+        if self.norm == "points":
+            if self.met:
+                return f"Accurate at the points, asked {self.asked:g}: {self.words}."
+            return f"Asked for {self.asked:g} at the points, not reached. {self.limit}"
         norm = {"l2": "L2", "sup": "sup"}[self.norm]
         if self.met:
             return (

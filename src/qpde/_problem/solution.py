@@ -148,6 +148,17 @@ class Solution:
         """What became of `solve(..., accuracy=)`; None where nobody asked, and of a solution from a file."""
         return vars(self).get("known_accuracy")
 
+    @property
+    def estimate(self) -> Any:
+        """The values at the points of `solve(..., at=points)` with their intervals, as `feynman_kac` gives
+        them; None where nobody asked, and of a solution from a file.
+        """
+        return vars(self).get("known_estimate")
+
+    def with_estimate(self, known: Any) -> "Solution":
+        """A copy of the solution that knows the values at the points that were asked for."""
+        return self._knowing(known_estimate=known)
+
     def with_accuracy(self, known: Accuracy) -> "Solution":
         """A copy of the solution that knows what became of the accuracy that was asked for."""
         return self._knowing(known_accuracy=known)
@@ -164,7 +175,7 @@ class Solution:
         copy = dataclasses.replace(self)
         before = {
             name: vars(self)[name]
-            for name in ("score", "known_verdict", "known_accuracy")
+            for name in ("score", "known_verdict", "known_accuracy", "known_estimate")
             if name in vars(self)
         }
         vars(copy).update(before | known)

@@ -13,7 +13,6 @@ doubled.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.scipy as jsp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
@@ -24,8 +23,10 @@ from .._precision import Numbers
 from .._problem.trial import Trial
 from .base import AbstractRule, Info
 from .batch import Batch, Draw
+from .damped import solve_damped
 from .schedule import Clock
 from .tangent import tangent
+from .trials import Steps
 
 # The damping that is best changes by many powers of ten from one step to the next where the equation is
 # smooth and linear, and slowly where it is not.
@@ -50,9 +51,10 @@ class GaussNewton(AbstractRule):
         >>> network = Shallow(256, polynomial=True, beta=0.5, amplitude=0.06)
         >>> solve(problem, network=network, rule=GaussNewton(), steps=30, precision="float64")
 
-    With a `Shallow` network and an equation in value, gradient and Laplacian a step costs
-    `batch^2 (width + d)` operations and no Jacobian is made; otherwise the Jacobian of
-    `batch x parameters` must fit into memory. Needs `precision="float64"`.
+    With a `Shallow` network and an equation whose second derivatives are the Laplacian, or have a
+    constant matrix up to a number that may vary, a step costs `batch^2 (width + d)` operations and no
+    Jacobian is made; otherwise the Jacobian of `batch x parameters` must fit into memory. Beyond 4,000
+    points its systems are solved by conjugate gradients. Needs `precision="float64"`.
 
     **Arguments**
 
@@ -87,41 +89,29 @@ class GaussNewton(AbstractRule):
         batch, second = draw.whole(2)
         params, rest = trainable(trial.network)
         here = tangent(trial, batch.points, batch.weights)
-        residual, gram = here.residual, here.gram()
+        residual = here.residual
         loss = jnp.dot(residual, residual)
-        mean = jnp.trace(gram) / residual.size
         dampings = state.damping * jnp.asarray(_AROUND)
-
-        def solved(damping: Array) -> tuple[PyTree, Array]:
-            solution = solve_damped(gram, damping * mean, residual)
-            # What the linearised residual is after a whole step.
-            left = damping * mean * solution
-            return here.pull(solution), jnp.dot(left, left)
-
-        directions, fitted = jax.lax.map(solved, dampings)
-
-        def moved(which: Array, length: Array) -> PyTree:
-            # A direction is NaN where its system could not be solved; no step is still no step.
-            return jax.tree.map(
-                lambda p, v: jnp.where(length > 0, p - length * v[which], p), params, directions
-            )
-
-        def tried(candidate: tuple[Array, Array]) -> Array:
-            return mean_square(trial, moved(*candidate), rest, second)
+        solutions, left = solve_damped(here, dampings)
+        # What the linearised residual is after a whole step.
+        fitted = jnp.sum(left * left, axis=1)
+        pulled = jax.vmap(here.pull)(jnp.concatenate([solutions, residual[None]]))
+        directions = jax.tree.map(lambda v: v[:-1], pulled)
 
         # No step at all first; as one of the candidates it needs no program of its own.
         which = jnp.asarray([0] + [i for i in range(len(_AROUND)) for _ in _LENGTHS])
         lengths = jnp.asarray([0.0, *_LENGTHS * len(_AROUND)])
-        losses = jax.lax.map(tried, (which, lengths))
+        steps = Steps(params, directions, which, lengths)
+        losses = steps.losses(trial, rest, second)
         losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
         now, best = losses[0], jnp.argmin(losses)
-        better, which, length = best > 0, which[best], lengths[best]
-        new = moved(which, length)
+        better, which, new = best > 0, which[best], steps.of(best)
         damping = jnp.where(better, dampings[which], 10.0 * state.damping)
         share = losses[best] / now
         overfits = (share > _POOR) & (fitted[which] < 0.25 * share * loss)
         state = self._judged(state, jnp.clip(damping, _LEAST, _MOST), overfits)
-        info = Info(loss, loss, jnp.ones_like(loss), optax.tree.norm(here.pull(residual)))
+        gradient = optax.tree.norm(jax.tree.map(lambda v: v[-1], pulled))
+        info = Info(loss, loss, jnp.ones_like(loss), gradient)
         return trial.with_network(eqx.combine(new, rest)), state, info
 
     def _judged(self, state: _State, damping: Array, overfits: Array) -> _State:
@@ -129,14 +119,6 @@ class GaussNewton(AbstractRule):
         grow = (count >= _PATIENCE) & (state.doublings < self.doublings)
         doublings = state.doublings + grow.astype(jnp.int32)
         return _State(damping, doublings, jnp.where(grow, 0, count).astype(jnp.int32))
-
-
-def solve_damped(
-    gram: Float[Array, "m m"], damping: Float[Array, ""], v: Float[Array, " m"]
-) -> Float[Array, " m"]:
-    """`(gram + damping I)^-1 v` by Cholesky; NaN where the matrix is not positive to rounding."""
-    factor = jnp.linalg.cholesky(gram + damping * jnp.eye(v.size, dtype=v.dtype))
-    return jsp.linalg.cho_solve((factor, True), v)
 
 
 def mean_square(trial: Trial, params: PyTree, rest: PyTree, batch: Batch) -> Float[Array, ""]:

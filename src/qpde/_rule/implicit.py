@@ -27,9 +27,11 @@ from .._precision import Numbers
 from .._problem.trial import Trial
 from .base import AbstractRule, Info
 from .batch import Draw
-from .gauss_newton import mean_square, require_double
+from .gauss_newton import require_double
+from .jacobian import AbstractTangent
 from .schedule import Clock
-from .tangent import AbstractTangent, tangent
+from .tangent import tangent
+from .trials import Steps
 
 _AROUND = (1e-4, 1e-2, 1.0, 1e2, 1e4)
 _LEAST, _MOST = 1.0, 1e16
@@ -80,16 +82,19 @@ class ImplicitQLearning(AbstractRule):
         unit = 1.0 / jnp.maximum(jnp.abs(jnp.trace(kernel)), 1e-300)
         lengths = state.length * jnp.asarray(_AROUND)
 
-        def candidate(length: Array) -> tuple[PyTree, Array]:
-            update = implicit_update(here, kernel, unit * length)
-            moved = jax.tree.map(jnp.add, params, update)
-            return moved, mean_square(trial, moved, rest, second)
-
-        candidates, sizes = jax.lax.map(candidate, lengths)
-        sizes = jnp.where(jnp.isfinite(sizes), sizes, jnp.inf)
+        # Directions point away from where a step goes.
+        directions = jax.lax.map(
+            lambda length: jax.tree.map(jnp.negative, implicit_update(here, kernel, unit * length)),
+            lengths,
+        )
+        # No step at all comes last: it is better than what is no smaller.
+        which = jnp.asarray([*range(len(_AROUND)), 0])
+        steps = Steps(params, directions, which, jnp.asarray([*[1.0] * len(_AROUND), 0.0]))
+        losses = steps.losses(trial, rest, second)
+        sizes = jnp.where(jnp.isfinite(losses[:-1]), losses[:-1], jnp.inf)
         best = jnp.argmin(sizes)
-        better = sizes[best] < mean_square(trial, params, rest, second)
-        new = jax.tree.map(lambda p, q: jnp.where(better, q[best], p), params, candidates)
+        better = sizes[best] < losses[-1]
+        new = steps.of(jnp.where(better, best, len(_AROUND)))
         length = jnp.clip(jnp.where(better, lengths[best], 0.1 * state.length), _LEAST, _MOST)
         loss = jnp.dot(here.residual, here.residual)
         gradient = optax.tree.norm(here.pull_value(here.residual))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._arguments import Nothing, a_function, an_instance, flag, no_others, shown
+from .._precision import x64
 from .._problem.measure import AbstractMeasure
 from .._problem.problem import Problem
 from .._problem.solution import Solution
@@ -13,6 +14,7 @@ from .._rule.base import AbstractRule
 from .._status import Interrupted, SolveError, Status
 from .._train.plan import Keep, Plan, Progress, checked_budget, make_plan
 from .accuracy import Goal
+from .pointwise import PointGoal
 from .stages import choose_stages, follow_plans
 
 
@@ -29,6 +31,7 @@ def solve(
     budget: float | None = None,
     accuracy: float | None = None,
     norm: str | None = None,
+    at: Any = None,
     keep: Keep | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -67,6 +70,9 @@ def solve(
       `ACCURATE`. `solution.accuracy` tells the bound or, where it was not reached, what limits it. Without
       a `budget` the run ends when nothing brings it further.
     - `norm`: of that error, `"l2"` (default) or `"sup"`.
+    - `at`: points `(n, d)` whose values are all that is wanted, to `accuracy` of their root mean square. The
+      equation is linear; the network is trained only as far as random walks need it, and
+      `solution.estimate` has the values with 95 % intervals.
     - `keep`: which iterate is returned.
     - `callback`: called with a `Progress` after every 100 steps (every step of a second-order rule);
       returning `True` stops the run.
@@ -81,7 +87,7 @@ def solve(
     no_others("solve", unknown, "network, rule, steps, budget, seed and more: help(qpde.solve)")
     _check_calls(callback, checkpoint, progress, throw)
     options = {"network": network, "measure": measure, "initial": initial, "seed": seed}
-    options |= {"accuracy": accuracy, "norm": norm}
+    options |= {"accuracy": accuracy, "norm": norm, "at": at}
     own = {"batch": batch, "tolerance": tolerance, "keep": keep, "precision": precision}
     plans = plan_solve(problem, rule=rule, steps=steps, **options, **own)
     solution = follow_plans(plans, budget, callback, checkpoint, progress)
@@ -107,15 +113,14 @@ def plan_solve(
     budget: float | None = None,
     accuracy: float | None = None,
     norm: str | None = None,
+    at: Any = None,
     **options: Any,
 ) -> list[Plan]:
     """The checked plans of a run, one a stage; wrong options raise."""
     an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     checked_budget(budget)
     given = {name: value for name, value in options.items() if value is not None}
-    if accuracy is None and norm is not None:
-        raise ValueError("norm is that of an accuracy: give accuracy= too.")
-    goal = None if accuracy is None else Goal.of(accuracy, norm or "l2")
+    goal = _goal(problem, accuracy, norm, at)
     if goal is not None and (rule is not None or steps is not None):
         raise ValueError(
             "accuracy= chooses the stages itself: leave rule= and steps= out, or ask qpde.certify "
@@ -131,3 +136,20 @@ def plan_solve(
         )
     first, *others = choose_stages(problem, given)
     return [dataclasses.replace(first, goal=goal), *others]
+
+
+def _goal(problem: Problem, accuracy: Any, norm: Any, at: Any) -> Goal | PointGoal | None:
+    """What ends the run, besides its budget."""
+    if accuracy is None:
+        for name, value in (("norm", norm), ("at", at)):
+            if value is not None:
+                raise ValueError(f"{name} says what an accuracy is of: give accuracy= too.")
+        return None
+    if at is None:
+        return Goal.of(accuracy, norm or "l2")
+    if norm is not None:
+        raise ValueError(
+            "norm is of an error over the domain, at= of one at points: give one of them."
+        )
+    with x64():
+        return PointGoal.of(accuracy, at, problem)

@@ -50,9 +50,9 @@ def spot_check(solution: Solution, size: float, limits: tuple[float, float]) -> 
     `size` is `|Q|`, from many more points. The ends of the interval are those of the normal law, corrected
     for skewness. Where a few points carry the error, as in high dimension, the upper one may be too low.
     """
-    refusal = _refusal(solution)
-    if refusal:
-        return Spot(None, None, None, refusal)
+    why = "none were asked for" if _WALKS == 0 else no_walks(solution.problem)
+    if why:
+        return Spot(None, None, None, why)
     points = drawn(solution.problem.domain, key_from(solution.seed, 0x5907), _POINTS)
     try:
         return _rounds(solution, np.asarray(points), size, limits)
@@ -60,18 +60,16 @@ def spot_check(solution: Solution, size: float, limits: tuple[float, float]) -> 
         return Spot(None, None, None, str(error).split(". ")[0].rstrip("."))
 
 
-def _refusal(solution: Solution) -> str:
-    """Why there can be no walks, where that is known beforehand."""
-    if _WALKS == 0:
-        return "none were asked for"
+def no_walks(problem: Problem) -> str:
+    """Why there can be no walks, where that is known beforehand; empty where there can."""
     try:
-        operator = solution.problem.operator
+        operator = problem.operator
         if operator.structure is not Structure.LINEAR:
             return "the equation is not linear"
-        slow = solution.problem.dim > _TIME_STEPS and not _on_spheres(operator)
+        slow = problem.dim > _TIME_STEPS and not _on_spheres(operator)
     except ValueError as error:
         return str(error)
-    return f"time steps in {solution.problem.dim} dimensions would take too long" if slow else ""
+    return f"time steps in {problem.dim} dimensions would take too long" if slow else ""
 
 
 def _on_spheres(operator: Operator) -> bool:

@@ -37,6 +37,7 @@ from .._train.polish import is_quickly_polished, polished
 from .._train.run import Run, improved, train, warn_if_untrained
 from .accuracy import Looks
 from .growth import Course, attempts, best_of
+from .pointwise import PointGoal, PointLooks
 from .verdict import verdict_of
 
 # Seconds of training, where the caller names neither a rule nor steps nor a budget.
@@ -112,7 +113,7 @@ def follow_plans(
     goal = plans[0].goal
     usual = BUDGET if chosen and goal is None else None
     allowed = checked_budget(usual if budget is None else budget)
-    looks = None if goal is None else Looks(goal)
+    looks = _looks(plans[0], progress)
     watch = None if callback is None else as_called(callback)
     make_room(plans[0].problem)
     with x64(), holding(checkpoint):
@@ -122,6 +123,8 @@ def follow_plans(
         done = _follow(plans, allowed, train_stage, stops, looks)
         if not any(improved(solution.history) for solution in done):
             warn_if_untrained(done[-1], plans[len(done) - 1])
+        if isinstance(looks, PointLooks):
+            return _at_points(done, looks, allowed)
         solution = done[0]
         if looks is not None and looks.outcome().met:
             solution = _accurate(done)
@@ -132,6 +135,28 @@ def follow_plans(
         if looks is not None:
             solution = solution.with_accuracy(looks.outcome())
         return solution.with_verdict(verdict_of(solution))
+
+
+def _looks(plan: Plan, progress: bool) -> Looks | PointLooks | None:
+    """The looks of a run that has a goal."""
+    if isinstance(plan.goal, PointGoal):
+        return PointLooks(plan.goal, plan.problem, plan.seed, progress)
+    return None if plan.goal is None else Looks(plan.goal)
+
+
+def _at_points(done: list[Solution], looks: PointLooks, allowed: float) -> Solution:
+    """The best network, and the values that walks have found with it; what is left is walked now."""
+    if done[-1].status is not Status.INTERRUPTED:
+        looks.close(allowed - sum(solution.seconds for solution in done) - looks.seconds)
+    best = best_of(done)[0]
+    if looks.reached:
+        best = dataclasses.replace(best, status=Status.ACCURATE)
+    walks = Stage("walks", 0, looks.seconds, 0.0, looks.reached)
+    stages = (*(_stage(solution) for solution in done), walks)
+    solution = _joined(done, best, stages).with_estimate(looks.estimate)
+    solution = solution.with_accuracy(looks.outcome())
+    # The network of a goal that was reached is a control variate, and not judged as a solution.
+    return solution if looks.reached else solution.with_verdict(verdict_of(solution))
 
 
 def _accurate(done: list[Solution]) -> Solution:
@@ -145,7 +170,7 @@ def _follow(
     budget: float,
     train_stage: Callable[..., Solution],
     stops: Stops,
-    looks: Looks | None,
+    looks: Looks | PointLooks | None,
 ) -> list[Solution]:
     """The solutions of the stages of a run."""
     done: list[Solution] = []
@@ -161,6 +186,8 @@ def _follow(
             ahead = Background(functools.partial(_compile_next, run, plans[1]))
         left = budget - sum(solution.seconds for solution in done)
         number = len(done) + 1
+        if number == 1 and isinstance(looks, PointLooks) and looks.met_at_once():
+            return [train_stage(run, budget=left, stage=1, stop=(0, Status.ACCURATE))]
         done.append(train_stage(run, budget=left, stage=number, stop=_stop(stops, done)))
         if looks is not None and done[-1].status.successful:
             best, loss = best_of(done)
