@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,8 +18,9 @@ from qpde._domain.cylinder import Growing
 from qpde._field.base import Autodiff, Constant
 from qpde._field.evolution import EvolutionJet
 from qpde._field.form import Factor, Identity, Matrix, Spatial, with_time
-from qpde._field.jet import Jet
+from qpde._field.jet import Jet, UnknownAsk
 from qpde._monotone.in_time import Weight, growth_over, weight_of
+from qpde._problem.points import with_times
 from qpde._problem.trial import Trial
 
 BALL, BOX = qpde.Ball(3, centre=0.2, radius=1.3), qpde.Box(0.0, [1.0, 2.0])
@@ -68,7 +70,7 @@ def test_the_jet_asks_in_space_and_time():
             (jet.generator(v, 2.0), slope[:2] @ v + 2.0 * jnp.trace(bent[:2, :2])),
         ):
             np.testing.assert_allclose(mine, true, rtol=1e-12)
-        with pytest.raises(qpde._field.jet.UnknownAsk, match="second order in time"):
+        with pytest.raises(UnknownAsk, match="second order in time"):
             _ = jet.dtt
 
 
@@ -101,7 +103,7 @@ def test_the_cylinder_is_space_and_time(backward):
     at_start = edge[:, 3] == (2.0 if backward else 0.0)
     assert np.all(on_side | at_start)
     assert on_side.sum() == at_start.sum() == 500
-    np.testing.assert_allclose(jax.vmap(cylinder.eta.value)(edge), 0, atol=1e-6)
+    np.testing.assert_allclose(jax.vmap(cylinder.eta.value)(jnp.asarray(edge)), 0, atol=1e-6)
     last = np.array([0.2, 0.2, 0.2, 0.0 if backward else 2.0])
     assert float(cylinder.distance(jnp.asarray(last))) == pytest.approx(1.3)
     assert float(cylinder.eta.value(jnp.asarray(last))) == pytest.approx(1.0)
@@ -144,7 +146,7 @@ def test_the_extension_has_the_data():
         return jnp.cos(x[0]) + k * (1.69 - jnp.sum((x - 0.2) ** 2))
 
     for backward in (False, True):
-        data = {"terminal" if backward else "initial": start}
+        data: Any = {"terminal" if backward else "initial": start}
         sign = 1.0 if backward else -1.0
 
         def equation(x, t, u, sign=sign):
@@ -155,7 +157,7 @@ def test_the_extension_has_the_data():
         assert float(problem.rate) == 1.0
         edge = np.asarray(problem.domain.sample_boundary(jax.random.key(0), 50))
         age = 0.5 - edge[:, 3] if backward else edge[:, 3]
-        found = jax.vmap(problem.boundary.value)(edge)
+        found = jax.vmap(problem.boundary.value)(jnp.asarray(edge))
         wanted = np.where(age == 0, jax.vmap(lambda x: start(x, 2.0))(edge[:, :3]), 0.0)
         on_side = jax.vmap(side)(edge[:, :3], jnp.asarray(age))
         np.testing.assert_allclose(found, np.where(age == 0, wanted, on_side), atol=1e-5)
@@ -175,7 +177,7 @@ def test_functions_of_one_program_share_what_is_compiled():
     assert jax.tree.structure(first) == jax.tree.structure(second)
 
 
-@pytest.mark.parametrize(("name", "dim"), [("heat_ball", 4), ("survival_in_time", 3)])
+@pytest.mark.parametrize(("name", "dim"), [("heat_ball", 4), ("absorbed_heat", 3)])
 def test_the_zoo_in_time(name, dim):
     with jax.enable_x64(True):
         problem = zoo.CATALOGUE[name].build(dim)
@@ -294,7 +296,8 @@ def test_layers_leave_a_bounded_residual(domain):
         shrink = jnp.abs(jax.random.normal(jax.random.key(2), (2_000, 1)))
         sizes = []
         for t in (1e-3, 1e-5, 1e-7):
-            moved = domain.centre + (edge - domain.centre) * jnp.exp(-shrink * np.sqrt(t))
+            centre = jnp.asarray(domain.centre)[None]
+            moved = centre + (edge - centre) * jnp.exp(-shrink * np.sqrt(t))
             z = jnp.concatenate([moved, jnp.full((2_000, 1), t)], axis=1)
             sizes.append(float(jnp.max(jnp.abs(jax.vmap(trial.residual)(z)))))
         assert max(sizes) < 2 * min(sizes) + 0.5
@@ -399,6 +402,20 @@ def test_the_bound_falls_when_the_solution_is_better_and_rises_when_worse(wave):
 def test_a_stationary_problem_knows_no_time():
     problem = zoo.survival(2)
     with pytest.raises(ValueError, match="stationary"):
-        qpde._problem.points.with_times(np.zeros((3, 2)), 0.1, problem.domain)
+        with_times(np.zeros((3, 2)), 0.1, problem.domain)
     with pytest.raises(ValueError, match="not on another cylinder"):
         qpde.Cylinder(qpde.Cylinder(BALL, 1.0), 1.0)
+
+
+def test_a_film_shows_the_solution_at_several_times(wave):
+    panels = qpde.plot.film(wave, times=3)
+    assert [ax.get_title() for ax in panels] == ["t = 0", "t = 0.25", "t = 0.5"]
+    exact, computed = panels[1].lines
+    x = np.asarray(exact.get_xdata(), float).ravel()
+    np.testing.assert_allclose(exact.get_ydata(), np.exp(-0.25) * np.sin(np.pi * x), atol=1e-12)
+    np.testing.assert_allclose(computed.get_ydata(), wave(x[:, None], 0.25), atol=1e-12)
+    assert "film" in qpde.plot.suited(wave)
+    panes = qpde.plot.slice(wave, resolution=8)
+    assert panes[0].get_ylabel() == "$t$"
+    with pytest.raises(ValueError, match="must lie in space"):
+        qpde.plot.film(wave, direction=1)

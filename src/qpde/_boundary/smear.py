@@ -11,6 +11,7 @@ polynomials of degree three whatever their number, so that `L f` stays bounded a
 has to be good, because the network learns what it misses.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,10 @@ from .._field.base import AbstractField, Autodiff
 from .._field.form import AbstractForm, Identity, Spatial
 from .._precision import Numbers
 
-# Points of the cubature, at least one rotation of the axes; radii, and steps of the flow.
-_POINTS, _RADII, _STEPS = 240, 3, 12
+# Points of the cubature, at least one rotation of the axes, and steps of the flow.
+_POINTS, _STEPS = 240, 12
+# Radii up to a dimension: in high dimension the radius hardly varies, and there are many axes.
+_RADII = ((30, 3), (200, 2), (math.inf, 1))
 # Added to the time, so that its root has a derivative at zero.
 _TINY = 1e-30
 
@@ -35,9 +38,10 @@ def cubature(dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     from scipy.special import roots_genlaguerre
     from scipy.stats import ortho_group
 
-    halves, weights = roots_genlaguerre(_RADII, 0.5 * dim - 1.0)
+    radii_count = next(count for most, count in _RADII if dim <= most)
+    halves, weights = roots_genlaguerre(radii_count, 0.5 * dim - 1.0)
     radii, weights = np.sqrt(2.0 * halves), weights / np.sum(weights)
-    turns = max(1, _POINTS // (2 * dim * _RADII))
+    turns = max(1, _POINTS // (2 * dim * radii_count))
     rng = np.random.default_rng(seed)
     axes = [ortho_group.rvs(dim, random_state=rng) if dim > 1 else np.eye(1) for _ in range(turns)]
     directions = np.concatenate([sign * each for each in axes for sign in (1.0, -1.0)])

@@ -142,7 +142,10 @@ def _l2(
     if weight is not None:
         factor = weight.last_factor if last else weight.factor
     edge = boundary_term(solution, heuristic)
-    assumptions = ["the boundary data extend to H2", *rough, *conditions, *held.words, *estimated]
+    extends = "the boundary data extend to H2"
+    if solution.problem.domain.times is not None:
+        extends = "the terms of the equation in Q - u are square integrable"
+    assumptions = [extends, *rough, *conditions, *held.words, *estimated]
     # A range of values that Q suggests is not proved to be that of u.
     sure = constant.proved and not (gaps or rough or guessed or edge.guessed)
     mean = (

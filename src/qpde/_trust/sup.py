@@ -5,8 +5,8 @@ the process that the operator generates. In time, with `L u = F - k u_t` and `-d
 `sup |Q - u| <= sup |L Q| (1 - e^(-c T / k)) / c`: derivatives of `u` may enter as they like.
 
 **At the starting point of the whole space**, in any dimension. Let `X` be the diffusion that the linear part
-of `L u = k u_r + A : Hess u + b . grad u + f(x, t, u)` generates, `r` the time since its start and `v = Q - u`,
-which vanishes where data are given. Along `X`, by Ito's formula,
+of `L u = k u_r + A : Hess u + b . grad u + f(x, t, u)` generates, `r` the time since its start and
+`v = Q - u`, which vanishes where data are given. Along `X`, by Ito's formula,
 
     k v(start) = E int_0^T exp(int_0^r f_u / k) L Q dr,
 
@@ -207,6 +207,8 @@ def value_bound(
     problem, operator = solution.problem, solution.problem.operator
     paths, rate = problem.domain, float(problem.rate)
     assert isinstance(paths, Paths)  # others have another norm
+    if not solution.trial.exact_boundary:
+        raise ValueError("No bound for the error: this rule leaves the data to a penalty.")
     if not isinstance(solution.measure, Uniform):
         raise ValueError("The bound at a point is made under the law of the diffusion only.")
     if operator.structure is Structure.NONLINEAR or {"A", "b"} & operator.varies:

@@ -78,13 +78,13 @@ def heat_ball(dim: int = 10, *, time: float = 1.0) -> Problem:
     )
 
 
-class _SurvivalInTime(eqx.Module):
+class _AbsorbedHeat(eqx.Module):
     def __call__(self, x: Float[Array, " d"], t: Array, u: EvolutionJet) -> Float[Array, ""]:
         return 0.5 * u.laplacian - u.dt
 
 
 @recorded
-def survival_in_time(dim: int = 10, *, time: float = 0.1) -> Problem:
+def absorbed_heat(dim: int = 10, *, time: float = 0.1) -> Problem:
     """The chance that Brownian motion stays in the unit ball up to the time `t`.
 
     `u_t = Lap u / 2` in `|x| < 1`, `u = 0` on the sphere, `u = 1` at `t = 0`: data differ where they meet.
@@ -94,8 +94,8 @@ def survival_in_time(dim: int = 10, *, time: float = 0.1) -> Problem:
     """
     return Problem(
         Ball(dim),
-        _SurvivalInTime(),
+        _AbsorbedHeat(),
         time=float(real("time", time, above=0.0)),
         initial=1.0,
-        name="survival_in_time",
+        name="absorbed_heat",
     )
