@@ -168,14 +168,8 @@ def _constant(
     )
     if not np.isfinite(constant):
         raise Unbounded("The constant is too large for a float. Choose other units.")
-    spatial, weight = constant, None
-    if problem.domain.times is not None and alpha.value >= 0:
-        weight = weight_of(problem, constant)
-        if weight is None:
-            raise Unbounded(
-                f"The equation may grow like exp({-constant:.3g} t), over this horizon beyond all bounds."
-            )
-        constant = weight.gamma
+    spatial, weight = constant, _in_time(problem, constant) if alpha.value >= 0 else None
+    constant = spatial if weight is None else weight.gamma
     drift, size = bound.value - discount.value, 1e-12 * (abs(bound.value) + abs(constant))
     parts: dict[str, Any] = {
         "discount": discount.value if abs(discount.value) > size else 0.0,
@@ -202,6 +196,18 @@ def _constant(
     return Monotonicity(
         constant, kind, reason=told and f"It rests on the {told} that you gave.", **parts
     )
+
+
+def _in_time(problem: Problem, constant: float) -> Weight | None:
+    """The weight in time that an evolution problem's constant holds under."""
+    if problem.domain.times is None:
+        return None
+    weight = weight_of(problem, constant)
+    if weight is None:
+        raise Unbounded(
+            f"The equation may grow like exp({-constant:.3g} t), over this horizon beyond all bounds."
+        )
+    return weight
 
 
 def _ellipticity(operator: Operator, given: float | None) -> Bound:

@@ -20,6 +20,7 @@ points are those of training: `r` is uniform and `X_r` has its exact law, so tha
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 
 from .._domain.space import Paths
@@ -46,6 +47,8 @@ from .residual import (
 # The variance of `|L Q|`, which has no bound in the whole space, is assumed to be at most this many times
 # as large as that of the points.
 _VARIANCE = 4.0
+# Exponents of growth beyond which a bound says nothing.
+_MOST = 600.0
 _NOTHING = "nothing but the equation and its smooth solution"
 
 
@@ -217,25 +220,8 @@ def value_bound(
             "diffusion of the linear part is not enough."
         )
     rough = refuse_or_assume_smooth(solution, False, heuristic)
-    linear = operator.structure is Structure.LINEAR
-    damping = operator.least(operator.killing, None if linear else values or (-np.inf, np.inf))
-    assumptions = [
-        "Q and u grow no faster than polynomials, so that Ito's formula holds",
-        f"the variance of |L Q| is at most {_VARIANCE:g} times that at the points",
-        *rough,
-    ]
-    if values is not None and not linear:
-        assumptions.append(f"u and Q take values from {values[0]:.4g} to {values[1]:.4g}")
-    if not damping.proved:
-        assumptions.append("the derivative in u is nowhere larger than at random points")
-    elif not math.isfinite(damping.value):
-        raise ValueError(
-            "No bound for the error: the derivative of the equation in u is not bounded from above. A "
-            "value_range=(low, high) that you know may help."
-        )
-    growth, end = -damping.value / rate, float(paths.end)
-    if growth * end > 600.0:
-        raise ValueError("No bound for the error: the equation may grow beyond all bounds.")
+    growth, gaps = _growth(solution, values)
+    end = float(paths.end)
     sample = sample_residual(solution)
     run = sample.last if paths.backward else end - sample.last
     residual = np.abs(sample.residual) * np.exp(
@@ -248,8 +234,12 @@ def value_bound(
     factor = math.exp(max(growth, 0.0) * end) * end / rate
     bound = factor * mean
     trial = cast(solution.trial, "float64")
-    size = abs(float(trial.value(np.asarray(paths.start))))
-    guessed = bool(rough) or not damping.proved or (values is not None and not linear)
+    size = abs(float(trial.value(jnp.asarray(paths.start))))
+    guessed = bool(rough or gaps)
+    assumptions = (
+        "Q and u grow no faster than polynomials, so that Ito's formula holds",
+        f"the variance of |L Q| is at most {_VARIANCE:g} times that at the points",
+    )
     return Certificate(
         bound=bound,
         relative_bound=bound / (size - bound) if size > bound else None,
@@ -258,6 +248,24 @@ def value_bound(
         confidence=None if guessed else confidence,
         residual=mean,
         factor=factor,
-        assumptions=(*assumptions, *said_of(solution)),
+        assumptions=(*assumptions, *rough, *gaps, *said_of(solution)),
         sample_size=count,
     )
+
+
+def _growth(solution: Solution, values: tuple[float, float] | None) -> tuple[float, list[str]]:
+    """The largest derivative of the equation in `u` over the factor of `u.dt`, and what is guessed of it."""
+    operator, guesses = solution.problem.operator, list[str]()
+    linear = operator.structure is Structure.LINEAR
+    damping = operator.least(operator.killing, None if linear else values or (-np.inf, np.inf))
+    if values is not None and not linear:
+        guesses.append(f"u and Q take values from {values[0]:.4g} to {values[1]:.4g}")
+    if not damping.proved:
+        guesses.append("the derivative in u is nowhere larger than at random points")
+    growth, times = -damping.value / float(solution.problem.rate), solution.problem.domain.times
+    if not math.isfinite(growth) or (times is not None and growth * float(times.end) > _MOST):
+        raise ValueError(
+            "No bound for the error: the derivative of the equation in u is not bounded from above, or so "
+            "large that the bound says nothing. A value_range=(low, high) that you know may help."
+        )
+    return growth, guesses
