@@ -174,7 +174,7 @@ def test_riccati_and_the_equation_agree():
 def test_policy_iteration_and_newton_find_the_same():
     """Policy iteration, and Gauss-Newton on the whole equation."""
     problem = zoo.lqr_diffusion(2)
-    options = SMALL | {"steps": 12, "batch": 200, "seed": 1}
+    options: Any = SMALL | {"steps": 12, "batch": 200, "seed": 1}
     found = qpde.solve(problem, rule=qpde.PolicyIteration(), **options)
     newton = qpde.solve(problem, rule=qpde.GaussNewton(), precision="float64", **options)
     for solution in (found, newton):

@@ -8,7 +8,9 @@ from ._control.base import AbstractControl
 from ._control.control import Control
 from ._domain.base import AbstractDomain
 from ._domain.box import Box, Interval
+from ._domain.cylinder import Cylinder
 from ._domain.round import Annulus, Ball, Ellipsoid
+from ._domain.space import Space
 from ._field.base import AbstractField, as_field
 from ._field.form import AbstractForm, Factor, Identity, Matrix
 from ._field.jet import Jet
@@ -107,6 +109,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "Ball",
     "Ellipsoid",
     "Annulus",
+    "Cylinder",
+    "Space",
     "Uniform",
     "Radial",
     "Weighted",

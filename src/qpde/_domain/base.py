@@ -46,6 +46,30 @@ class Round(NamedTuple):
         return float(self.inner) == 0.0
 
 
+class Times(NamedTuple):
+    """The time interval `[0, end]` of a domain; `backward` where data are given at its end.
+
+    `age(t)` is the time since the data: `t`, or `end - t`.
+    """
+
+    end: Numbers
+    backward: bool
+
+    @property
+    def start(self) -> float:
+        """The instant at which data are given."""
+        return float(self.end) if self.backward else 0.0
+
+    @property
+    def last(self) -> float:
+        """The instant that is farthest from the data."""
+        return 0.0 if self.backward else float(self.end)
+
+    def age(self, t: Array) -> Array:
+        """The time between the data and `t`."""
+        return self.end - t if self.backward else t
+
+
 class AbstractDomain(eqx.Module):
     """A bounded open set of R^d.
 
@@ -173,6 +197,21 @@ class AbstractDomain(eqx.Module):
         Empty where the domain offers none; `lift` then refuses it, unless it fills its box.
         """
         return ()
+
+    @property
+    def frame_box(self) -> tuple[Numbers, Numbers]:
+        """The box that networks scale to (-1, 1); by default the enclosing one."""
+        return self.enclosing_box
+
+    @property
+    def follows_paths(self) -> bool:
+        """Whether points are those of a diffusion's paths in the whole space, not uniform ones."""
+        return False
+
+    @property
+    def times(self) -> Times | None:
+        """The time interval of a domain in space and time, whose last coordinate is time."""
+        return None
 
     @property
     def smooth_boundary(self) -> Fact | None:

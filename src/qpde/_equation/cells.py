@@ -19,7 +19,7 @@ def covering_box(domain: AbstractDomain) -> tuple[np.ndarray, np.ndarray]:
 def cells(domain: AbstractDomain) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper corners of boxes that cover the domain, `(n, d)` each."""
     lower, upper = covering_box(domain)
-    count = _CELLS.get(domain.dim, 1)
+    count = _CELLS.get(domain.dim, 1) if np.all(np.isfinite([lower, upper])) else 1
     if count == 1:
         return lower[None], upper[None]
     axes = [np.arange(count)] * domain.dim

@@ -37,6 +37,11 @@ class Generator:
     @classmethod
     def of(cls, operator: Operator) -> "Generator":
         """Raise `ValueError` unless the operator is linear with `c >= 0`."""
+        if operator.domain.times is not None:
+            raise ValueError(
+                "Random walks are not made for evolution equations. For an error bound use "
+                "qpde.certify(solution)."
+            )
         _refuse_nonlinear(operator)
         steady = "A" not in operator.varies
         matrix = operator.constant(operator.second) if steady and not operator.isotropic else None

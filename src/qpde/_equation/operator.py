@@ -2,7 +2,8 @@
 
 Oriented, an equation is `F(x, u, grad u, Hess u)` with `A = dF/dHess >= 0`. Where it is linear,
 `L u = A : Hess u + b . grad u - c u + r`. Everything here is read off the equation's program; where only
-samples can tell, the bound says so.
+samples can tell, the bound says so. Of an evolution equation, `L u = F - k u_t`, the operator is that of `F`:
+a point has space and time, derivatives are those in space.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain, drawn, drawn_on_boundary
-from .._field.form import Factor, Identity
+from .._field.form import Factor, Identity, Spatial
 from .._field.jet import Equation, Jet, Quadratic
 from .._field.linearise import Coefficients, linearise
 from .._precision import Numbers, copied, key_from, like
@@ -117,6 +118,11 @@ class Operator(eqx.Module):
         jet = [lower for lower, _ in every_jet(self.domain)]
         return same_program(Whole(self.equation), Whole(other.equation), *jet)
 
+    @property
+    def space(self) -> int:
+        """The number of coordinates in space."""
+        return self.domain.dim - (self.domain.times is not None)
+
     def coefficients(self, x: Float[Array, " d"], v: Any = 0.0) -> tuple[Array, Array, Array]:
         """`A`, `b` and `c` at `x`; `A` is a number `s` where `A = s I`, and a matrix elsewhere.
 
@@ -128,17 +134,17 @@ class Operator(eqx.Module):
         elif x.size > _MATRIX:
             raise Unbounded(f"Matrices of coefficients are made up to dimension {_MATRIX}.")
         else:
-            second = at.matrix()
+            second = at.matrix()[: self.space, : self.space]
         sign = self.orientation
-        return sign * second, sign * at.grad, -sign * at.value
+        return sign * second, sign * at.grad[: self.space], -sign * at.value
 
     def second(self, x: Float[Array, " d"]) -> Array:
         """`A(x)`: a matrix, or the number `s` where `A = s I`."""
         return self.coefficients(x)[0]
 
-    def drift(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """`b(x)`."""
-        return self.orientation * self._linearised(x).grad
+    def drift(self, x: Float[Array, " d"]) -> Float[Array, " k"]:
+        """`b(x)`, in space."""
+        return self.orientation * self._linearised(x).grad[: self.space]
 
     def killing(self, x: Float[Array, " d"], v: Any = 0.0) -> Float[Array, ""]:
         """`c(x)`; of a semilinear equation, `-dF/du` at `u = v`."""
@@ -230,19 +236,20 @@ class Operator(eqx.Module):
 
     def divergence(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         """`div b - div div A`, which integration by parts makes of drift and diffusion."""
-        identity = jnp.eye(x.size, dtype=x.dtype)
+        space = self.space
+        identity = jnp.eye(space, x.size, dtype=x.dtype)
         total = jnp.zeros((), x.dtype)
         if "b" in self.varies:
             total += jnp.sum(jax.jacfwd(self.drift)(x) * identity)
         if "A" in self.varies and self.isotropic:
-            total -= jnp.sum(jax.jacfwd(jax.jacrev(self.second))(x) * identity)
+            total -= jnp.sum(jax.jacfwd(jax.jacrev(self.second))(x)[:space] * identity)
         elif "A" in self.varies:
             if x.size > _SECOND:
                 raise Unbounded(
                     f"Second derivatives of a matrix of coefficients are taken up to dimension {_SECOND}."
                 )
             second = jax.jacfwd(jax.jacrev(self.second))(x)  # (i, j, k, l)
-            total -= jnp.einsum("ijij->", second)
+            total -= jnp.einsum("ijij->", second[:, :, :space, :space])
         return total
 
     def least(
@@ -306,7 +313,7 @@ class _Scales(eqx.Module):
 
         def look(x: Array) -> Array:
             at = operator._linearised(x)
-            squares = all(isinstance(form, Factor | Identity) for form in at.forms)
+            squares = all(isinstance(form, Factor | Identity | Spatial) for form in at.forms)
             found.append(at.hessian is None and squares)
             return at.residual
 
@@ -367,7 +374,9 @@ def _is_isotropic(equation: Equation, jet: list[Any]) -> bool:
 
     def look(x: Any, *rest: Any) -> Array:
         at = linearise(equation, x, Jet(Quadratic(*rest), x))
-        found.append(at.hessian is None and all(isinstance(form, Identity) for form in at.forms))
+        found.append(
+            at.hessian is None and all(isinstance(form, Identity | Spatial) for form in at.forms)
+        )
         return at.residual
 
     jax.eval_shape(look, *jet)

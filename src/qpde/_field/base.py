@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from .._arguments import a_function, reals
 from .._precision import Numbers, like, number
-from .form import AbstractForm, Factor, Identity, Matrix
+from .form import AbstractForm, Factor, Identity, Matrix, Spatial
 from .jet import At, Source
 from .slips import check_signature
 
@@ -158,8 +158,8 @@ class Autodiff(AbstractField):
         def axis(i: Any) -> Float[Array, ""]:
             return slope(jnp.zeros_like(x).at[i].set(1))[i]
 
-        if isinstance(form, Identity):
-            return _total(axis, jnp.arange(x.size))
+        if isinstance(form, Identity | Spatial):
+            return _total(axis, jnp.arange(x.size - isinstance(form, Spatial)))
         if isinstance(form, Factor):
             return _total(lambda v: jnp.dot(v, slope(v)), form.sigma.T.astype(x.dtype))
         return form.contract(self.hessian(x))

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -50,6 +51,25 @@ class Identity(AbstractForm):
         return w, self
 
 
+class Spatial(AbstractForm):
+    """`a = diag(1, ..., 1, 0)`: the Laplacian in all coordinates but the last, which is time."""
+
+    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
+        return v.at[-1].set(0)
+
+    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
+        return jnp.sum(jnp.square(w[..., :-1]), axis=-1)
+
+    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
+        return jnp.trace(hessian[:-1, :-1])
+
+    def diagonal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.ones_like(x).at[-1].set(0)
+
+    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n k"], AbstractForm]:
+        return w[:, :-1], Identity()
+
+
 class Factor(AbstractForm):
     """`a = sigma sigma'` for a `(d, k)` factor; a direction is a factor with one column."""
 
@@ -90,3 +110,26 @@ class Matrix(AbstractForm):
 
     def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], AbstractForm]:
         return w, self
+
+
+def with_time(form: AbstractForm) -> AbstractForm:
+    """A form in the space coordinates as one in space and time, with nothing in time."""
+    if isinstance(form, Identity):
+        return Spatial()
+    if isinstance(form, Factor):
+        return Factor(jnp.pad(form.sigma, ((0, 1), (0, 0))))
+    if isinstance(form, Matrix):
+        return Matrix(jnp.pad(form.a, ((0, 1), (0, 1))))
+    raise TypeError(f"{type(form).__name__} is no form of an equation's.")
+
+
+def without_time(
+    form: AbstractForm, x: Float[Array, " d"]
+) -> tuple[AbstractForm, Float[Array, " d"]]:
+    """The part of a form in the space coordinates of the points `x`, and its column beside time."""
+    if isinstance(form, Identity | Spatial):
+        return Identity(), jnp.zeros_like(x)
+    if isinstance(form, Factor):
+        return Factor(form.sigma[:-1]), form.sigma[:-1] @ form.sigma[-1]
+    whole = jax.vmap(form.apply)(jnp.eye(x.size + 1, dtype=x.dtype))
+    return Matrix(whole[:-1, :-1]), whole[:-1, -1]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._precision import like
-from .form import AbstractForm, Identity, Matrix
+from .form import AbstractForm, Identity, Matrix, Spatial
 from .jet import Equation, Jet
 
 
@@ -45,7 +45,7 @@ class Perturbed:
         return self._base.grad if free is None else self._base.grad + free.grad
 
     def trace(self, form: AbstractForm) -> Float[Array, ""]:
-        self._record("laplacian" if isinstance(form, Identity) else "trace")
+        self._record("laplacian" if isinstance(form, Identity | Spatial) else "trace")
         self.forms.append(form)
         free, base = self._variables, self._base.contract(form)
         return base if free is None else base + free.traces[len(self.forms) - 1]

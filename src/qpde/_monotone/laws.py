@@ -40,6 +40,16 @@ class Way(NamedTuple):
 def ways(operator: Operator, measure: AbstractMeasure) -> list[Way]:
     """The ways to a constant that a measure allows."""
     plain = operator.domain.first_eigenvalue
+    if operator.domain.follows_paths:
+        raise Unbounded(
+            'In the whole space no constant in L2 is known; certify(solution, norm="value") bounds the error '
+            "at the starting point, and needs none."
+        )
+    if operator.domain.times is not None and not isinstance(measure, Uniform):
+        raise Unbounded(
+            "Of an evolution equation a constant is known under the uniform law only; the weight in time is "
+            "chosen by itself."
+        )
     if isinstance(measure, Radial) and float(measure.k) != measure.domain.dim:
         if not operator.isotropic or "A" in operator.varies or operator.has_drift:
             raise Unbounded(
@@ -250,6 +260,8 @@ def suggest_measure(problem: Problem) -> Weighted | None:
     """
     an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     operator = problem.operator
+    if problem.domain.times is not None:
+        return None
     if operator.structure is Structure.NONLINEAR or not operator.isotropic:
         return None
     if "A" in operator.varies or operator.rough or not operator.has_drift:

@@ -25,6 +25,7 @@ from .._problem.measure import AbstractMeasure, Uniform, law_on
 from .._problem.problem import Problem
 from .._program.interval import Unbounded
 from .cordes import Cordes, cordes
+from .in_time import Weight, weight_of
 from .laws import Way, ways
 from .witness import Witness, find_witness
 
@@ -63,6 +64,9 @@ class Monotonicity:
 
     Of a Bellman equation under Cordes' condition (see `qpde.cordes`) the pairing is that with the Laplacian:
     `cordes` has its constant, and `constant` is what `|L Q|` is divided by to bound `|Q - u|`.
+    Of an evolution equation `L u = F - k u_t` they are those of `F`, whose sum `spatial` may be negative; the
+    constant holds under the weight `e^(-kappa s)` in the time `s` since the data, see `_monotone/in_time.py`:
+    `weight` knows `kappa`.
     """
 
     constant: float | None
@@ -76,6 +80,8 @@ class Monotonicity:
     value_range: tuple[float, float] | None = None
     witness: Witness | None = None
     reason: str = ""
+    weight: Weight | None = None  # in time
+    spatial: float | None = None
     measure: AbstractMeasure | None = None  # the law of the inner product, where it was computed
     operator: Operator | None = None  # the equation that it is the constant of
     cordes: Cordes | None = (
@@ -96,6 +102,8 @@ class Monotonicity:
                 f"{self.poincare:.4g} (Poincaré: {self.ellipticity:.4g} * {self.eigenvalue.value:.6g}, "
                 f"{self.eigenvalue.how})"
             )
+        if self.weight is not None:
+            lines.append(f"  {self.weight.words(self.spatial or 0.0)}")
         if self.value_range is not None:
             low, high = self.value_range
             lines.append(f"  for solutions with values from {low:.4g} to {high:.4g}")
@@ -180,6 +188,8 @@ def _constant(
     )
     if not np.isfinite(constant):
         raise Unbounded("The constant is too large for a float. Choose other units.")
+    spatial, weight = constant, _in_time(problem, constant) if alpha.value >= 0 else None
+    constant = spatial if weight is None else weight.gamma
     drift, size = bound.value - discount.value, 1e-12 * (abs(bound.value) + abs(constant))
     parts: dict[str, Any] = {
         "discount": discount.value if abs(discount.value) > size else 0.0,
@@ -189,6 +199,8 @@ def _constant(
         "eigenvalue": eigenvalue,
         "structure": operator.structure,
         "value_range": value_range if semilinear else None,
+        "weight": weight,
+        "spatial": spatial if weight is not None else None,
     }
     if alpha.value < 0 or constant <= 0:
         return _without_constant(problem, measure, constant, parts)
@@ -247,6 +259,18 @@ def _fourth(problem: Problem, measure: AbstractMeasure) -> Monotonicity:
     return Monotonicity(constant, kind, reason=reason, **parts)
 
 
+def _in_time(problem: Problem, constant: float) -> Weight | None:
+    """The weight in time that an evolution problem's constant holds under."""
+    if problem.domain.times is None:
+        return None
+    weight = weight_of(problem, constant)
+    if weight is None:
+        raise Unbounded(
+            f"The equation may grow like exp({-constant:.3g} t), over this horizon beyond all bounds."
+        )
+    return weight
+
+
 def _ellipticity(operator: Operator, given: float | None) -> Bound:
     """The smallest eigenvalue of `A`, or what a user says that it is at least."""
     if given is None:
@@ -300,7 +324,8 @@ def _sum(
 def _without_constant(
     problem: Problem, measure: AbstractMeasure, constant: float, parts: dict[str, Any]
 ) -> Monotonicity:
-    witness, operator = find_witness(problem, measure), problem.operator
+    operator = problem.operator
+    witness = None if problem.domain.times is not None else find_witness(problem, measure)
     if witness is not None and witness.refutes:
         return Monotonicity(None, Ground.REFUTED, witness=witness, **parts)
     reason = f"The lower bound found is {constant:.4g}, which is not positive."

@@ -89,7 +89,7 @@ class Frame(eqx.Module):
     def of(cls, domain: AbstractDomain, normalise: bool) -> "Frame":
         if not normalise:
             return cls(Frozen(np.zeros(domain.dim)), Frozen(np.ones(domain.dim)))
-        lower, upper = domain.enclosing_box
+        lower, upper = domain.frame_box
         return cls(Frozen(0.5 * (lower + upper)), Frozen(0.5 * (upper - lower)))
 
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:

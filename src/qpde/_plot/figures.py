@@ -9,6 +9,7 @@ from .._arguments import shown, whole
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .curves import history
+from .film import film
 from .slices import slice
 from .style import close, figure_of, write_figure
 from .values import profile, radial, scatter
@@ -47,6 +48,11 @@ FIGURES = {
         slice,
         "A plane through the domain.",
         lambda problem: problem.dim >= 2,
+    ),
+    "film": FigureKind(
+        film,
+        "Values along a line at several times.",
+        lambda problem: problem.domain.times is not None,
     ),
     "scatter": FigureKind(
         scatter,

@@ -23,13 +23,20 @@ def straight_line(domain: AbstractDomain, direction: Any, through: Any) -> tuple
     vector = reals("direction", direction, f"an axis below {dim} or {dim} numbers")
     if isinstance(direction, int | np.integer) and 0 <= direction < dim:
         origin[direction] = 0.0
-        label = "$x$" if dim == 1 else f"$x_{{{direction + 1}}}$"
+        label = coordinate(domain, int(direction))
         return origin, np.eye(1, dim, int(direction)), label
     length = np.linalg.norm(vector) if vector.shape == (dim,) else 0.0
     if length > 0 and np.isfinite(length):
         return origin, vector[None] / length, "distance along the line"
     got = np.asarray(direction) if vector.size <= 10 else f"shape {vector.shape}"
     raise ValueError(f"direction is an axis below {dim} or {dim} numbers, not 0; got {got}.")
+
+
+def coordinate(domain: AbstractDomain, axis: int) -> str:
+    """The label of a coordinate axis."""
+    if domain.times is not None and axis == domain.dim - 1:
+        return "$t$"
+    return "$x$" if domain.dim == 1 else f"$x_{{{axis + 1}}}$"
 
 
 def two_axes(domain: AbstractDomain, plane: Any) -> tuple[int, int]:
@@ -69,7 +76,10 @@ def inside_line(domain: AbstractDomain, origin: Any, unit: Any, count: int) -> n
 
     Where the domain has a hole, the line has several pieces; a NaN stands between two of them.
     """
+    lower, upper = domain.frame_box
     centre, radius = domain.enclosing_ball
+    if domain.follows_paths:
+        centre, radius = 0.5 * (lower + upper), 0.5 * np.linalg.norm(upper - lower)
     middle = float(unit[0] @ (centre - origin))
     square = radius**2 - np.sum((origin + middle * unit[0] - centre) ** 2)
     # A little beyond the ball, so that both ends are outside and crossings come in pairs.

@@ -8,7 +8,7 @@ from .._arguments import whole
 from .._domain.base import AbstractDomain
 from .._problem.solution import Solution
 from .evaluate import many, on_section, quietly
-from .sections import coordinate_plane, misses, two_axes
+from .sections import coordinate, coordinate_plane, misses, two_axes
 from .style import EXACT, TICKS, are_axes, new_figure
 from .words import checked, title
 
@@ -70,13 +70,13 @@ def slice(
     for ax, name in zip(axes, names, strict=True):
         _panel(ax, name, values, grid)
         ax.contour(grid.x, grid.y, distance, levels=[0.0], colors=EXACT, linewidths=0.7)
-        ax.set(xlabel=f"$x_{{{plane[0] + 1}}}$")
-    axes[0].set(ylabel=f"$x_{{{plane[1] + 1}}}$")
+        ax.set(xlabel=coordinate(domain, plane[0]))
+    axes[0].set(ylabel=coordinate(domain, plane[1]))
     return tuple(axes)
 
 
 def _grid(domain: AbstractDomain, plane: tuple[int, int], resolution: int) -> _Grid:
-    lower, upper = (corner[list(plane)] for corner in domain.enclosing_box)
+    lower, upper = (corner[list(plane)] for corner in domain.frame_box)
     margin = 0.03 * np.max(upper - lower)
     lower, sides = lower - margin, upper - lower + 2 * margin
     cells = np.ceil(resolution * sides / np.max(sides)).astype(int)

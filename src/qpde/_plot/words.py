@@ -19,7 +19,8 @@ def title(solution: Solution, section: str = "", through: Any = None) -> str:
     problem = solution.problem
     where = "the centre" if through is None else short(point_of(problem.domain, through))
     place = f", {section} through {where}" if section else ""
-    return f"{for_figure(problem.name)}, d = {problem.dim}, {solution.rule}{place}"
+    dim = problem.dim - (problem.domain.times is not None)
+    return f"{for_figure(problem.name)}, d = {dim}, {solution.rule}{place}"
 
 
 def boundary_note(solution: Solution) -> str:

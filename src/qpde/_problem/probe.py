@@ -12,7 +12,7 @@ from jaxtyping import Array
 from .._control.base import AbstractControl
 from .._control.checks import gaps_at, refuse_worse
 from .._domain.base import AbstractDomain
-from .._field.form import Identity
+from .._field.form import Identity, Spatial
 from .._field.jet import Jet, Quadratic, Sum
 from .._field.linearise import Coefficients, linearise
 from .._precision import key_from, like
@@ -37,7 +37,7 @@ _GROWS = (
 _DEGENERATE = (
     f"At {_POINTS} random points there is no second derivative along {{axes}}. If that is time, a value is "
     "prescribed on its last slice too, where the solution has one of its own: unless they agree, no network "
-    "resolves the layer between them."
+    "resolves the layer between them. Problem(..., time=T, initial=u0) solves equations in time."
 )
 
 
@@ -124,7 +124,7 @@ def _random_jets(dim: int) -> tuple[Quadratic, np.ndarray]:
 def _second_order(at: Coefficients, directions: Array) -> Array:
     """The second-order part along some directions, or its eigenvalues in low dimension."""
     dim = directions.shape[1]
-    if all(isinstance(form, Identity) for form in at.forms) and at.hessian is None:
+    if all(isinstance(form, Identity | Spatial) for form in at.forms) and at.hessian is None:
         return at.quadratic(directions[:1])
     if dim <= _EIGEN:
         return jnp.linalg.eigvalsh(at.matrix())
@@ -160,13 +160,18 @@ def looked_at(problem: "Problem") -> tuple[float, tuple[str, ...]]:
             finite,
         )
     sign = _orientation(sample.second)
-    return sign, _notes(sign * sample.value, sample.along)
+    evolves = problem.domain.times is not None
+    along = sample.along[: problem.dim - evolves]
+    return sign, _notes(sign * sample.value, along, evolves)
 
 
-def _notes(growth: np.ndarray, along: np.ndarray) -> tuple[str, ...]:
-    """Doubts, without numbers: a sweep over a parameter keeps its programs."""
+def _notes(growth: np.ndarray, along: np.ndarray, evolves: bool) -> tuple[str, ...]:
+    """Doubts, without numbers: a sweep over a parameter keeps its programs.
+
+    In time growth is nothing to doubt: it has a bound on every finite horizon.
+    """
     notes = []
-    if np.all(growth >= 0) and np.any(growth > 0):
+    if not evolves and np.all(growth >= 0) and np.any(growth > 0):
         notes.append(_GROWS)
     flat = [f"x[{axis}]" for axis in np.flatnonzero(along == 0)]
     if flat:

@@ -16,22 +16,23 @@ from .._boundary.conditions import Clamped, Conditions, SimplySupported
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
 from .._domain.base import AbstractDomain
+from .._domain.space import Space
 from .._equation.operator import Operator
 from .._equation.roughness import field_roughness
 from .._field.base import AbstractField, Autodiff, as_field
 from .._field.jet import Equation, Jet, Quadratic
 from .._field.linearise import asks
-from .._field.slips import check_signature, expect_scalar
+from .._field.slips import expect_scalar
 from .._precision import Numbers, copied, number, x64
 from .._text import for_name
-from .function import checked_parameters, recognised, with_parameters
+from .evolution import checked_data, evolving, meeting, stationary, time_rate
+from .function import checked_parameters, recognised
 from .probe import looked_at
-
-_MORE = ", and after them parameters by name, which Problem(parameters={...}) gives"
+from .whole_space import whole_space
 
 
 class Problem(eqx.Module):
-    """An elliptic equation with Dirichlet data.
+    """An elliptic or parabolic equation with Dirichlet data.
 
         >>> Problem(
         ...     domain=Ball(20),
@@ -53,8 +54,28 @@ class Problem(eqx.Module):
     - `parameters`: numbers or arrays by name, which functions take last: `parameters={"k": 3.0}` with
       `equation=lambda x, u, k: ...`, and where they need it `boundary=lambda x, k: ...` and
       `exact=lambda x, k: ...`. A sweep over other values compiles once.
+    - `time`, with `initial` or `terminal`: an evolution problem on `0 < t <= time`, see below.
     - `blind_to_kinks`: take a boundary function with kinks inside as it is. `L Q` is then blind to them: the
       loss can be tiny and the solution wrong, and no bound is given.
+
+    **In time**
+
+        >>> Problem(
+        ...     domain=Ball(10),
+        ...     equation=lambda x, t, u: 0.5 * u.laplacian - u.dt,
+        ...     time=0.1,
+        ...     initial=lambda x: 1 - x @ x,
+        ... )
+
+    The equation is a callable `(x, t, u)`, whose jet has `u.dt` and derivatives in `x`; `boundary` is a
+    number or a function `(x, t)`, `exact` a function `(x, t)`. `initial` is a number or a function of `x`,
+    the values at `t = 0`, and `terminal` stands in its place where values are given at `t = time`. The
+    problem then lives in space-time: `problem.domain` is a `Cylinder`, whose points are `(x, t)`.
+
+    On `Space(dim, start=x0)` the value at `x0` is wanted, at `t = 0` for terminal data and at `t = time` for
+    initial ones. Points follow the diffusion that the equation generates, whose coefficients must be
+    constant; the data are carried inside by that diffusion and by the flow of the reaction. Data that are a
+    `qpde.AbstractField` with a closed-form Laplacian make this much quicker in high dimension.
 
     Building one checks shapes, finite values, `eta` on the boundary and ellipticity, and raises
     `ValueError` when something is wrong. An equation may be written with either sign: `orientation`
@@ -68,6 +89,7 @@ class Problem(eqx.Module):
     boundary: AbstractField
     exact: Callable[..., Any] | None
     orientation: Numbers
+    rate: Numbers
     recipe: str | None
     parameters: dict[str, Numbers]
     conditions: Conditions | None
@@ -87,6 +109,9 @@ class Problem(eqx.Module):
         name: str = "problem",
         blind_to_kinks: bool = False,
         parameters: Any = None,
+        time: Any = None,
+        initial: Any = None,
+        terminal: Any = None,
     ):
         an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
         a_function("equation", equation, "a function (x, u)")
@@ -96,27 +121,35 @@ class Problem(eqx.Module):
             a_function("exact", exact, "a function of one point")
         if not isinstance(name, str):
             raise ValueError(f"name must be a string, got {type(name).__name__}.")
-        for what, function in (("equation", equation), ("boundary", boundary), ("exact", exact)):
+        named = {"equation": equation, "boundary": boundary, "exact": exact}
+        for what, function in (named | {"initial": initial, "terminal": terminal}).items():
             _check_hashable(what, function)
         # Copies: the equation may close over the numbers of the very same domain.
-        self.domain = copied(domain)
+        domain = copied(domain)
         self.parameters = checked_parameters(parameters)
         taken: set[str] = set()
-        equation = with_parameters(equation, self.parameters, taken, 2)
-        boundary = with_parameters(boundary, self.parameters, taken, 1)
-        exact = with_parameters(exact, self.parameters, taken, 1)
+        functions = (domain, equation, boundary, exact, self.parameters, taken)
+        data = checked_data(time, initial, terminal)
+        if data is not None and self.conditions is not None:
+            raise ValueError(
+                f"boundary={type(self.conditions).__name__}(...) is for stationary equations of fourth "
+                "order; with time= give the boundary values alone."
+            )
+        if data is None:
+            parts = stationary(*functions)
+        elif isinstance(domain, Space):
+            parts = whole_space(data, domain, *functions[1:])
+        else:
+            parts = evolving(data, *functions)
         _refuse_unused(self.parameters, taken)
-        check_signature("The equation", equation, "(x, u)", 2, more=_MORE)
-        for what, function in (("The boundary function", boundary), ("The exact solution", exact)):
-            if callable(function) and not isinstance(function, AbstractField):
-                check_signature(what, function, "one point (x)", 1, more=_MORE)
+        self.domain, equation, boundary, exact = parts
         self.equation = equation
-        data = copied(as_field(_boundary_data(boundary)))
-        _check_boundary_shape(data, domain)
-        data = copied(as_field(recognised("The boundary function", boundary, domain.dim)))
+        field = copied(as_field(_boundary_data(boundary)))
+        _check_boundary_shape(field, self.domain)
+        field = copied(as_field(recognised("The boundary function", boundary, self.dim)))
         if self.conditions is not None:
-            _refuse_rough(data, self.domain)
-        self.boundary = data if blind_to_kinks else _smooth_inside(data, self.domain)
+            _refuse_rough(field, self.domain)
+        self.boundary = field if blind_to_kinks else _smooth_inside(field, self.domain)
         self.blind_to_kinks = flag("blind_to_kinks", blind_to_kinks)
         self.exact = exact
         self.name = name
@@ -125,8 +158,10 @@ class Problem(eqx.Module):
         self.equation = recognised("The equation", equation, self.dim, jet=True)
         self.exact = recognised("The exact solution", exact, self.dim)
         sign, self.notes = looked_at(self)
-        self.orientation = number(sign)
-        self.recipe = None
+        self.orientation, self.recipe = number(sign), None
+        self.rate = number(time_rate(self))
+        self.boundary, note = meeting(self)
+        self.notes += (note,) if note else ()
 
     @property
     def order(self) -> int:
@@ -240,6 +275,12 @@ def _check_order(problem: Problem) -> None:
 
 def _smooth_inside(data: AbstractField, domain: AbstractDomain) -> AbstractField:
     """Boundary data without kinks inside the domain: as they are, or extended by `lift`."""
+    if domain.times is not None and field_roughness(data, domain):
+        raise ValueError(
+            "The initial, terminal or boundary data may have kinks or jumps inside (abs, max, a choice, a "
+            "root at zero in their program), which L Q would not see. Write them smoothly; or say "
+            "blind_to_kinks=True, and no bound is given."
+        )
     return data if not field_roughness(data, domain) else lift(data.value, domain)
 
 

@@ -13,14 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._arguments import real
 from .._control.base import AbstractControl
 from .._control.policy import Greedy
 from .._domain.base import AbstractDomain
+from .._field.form import Spatial
 from .._precision import by_chunks, cast, copied, is_x64, x64
 from .._status import Status
 from .accuracy import Accuracy
 from .measure import AbstractMeasure
-from .points import as_rows, check_shape
+from .points import as_rows, check_shape, with_times
 from .problem import Problem
 from .score import Score, score_of
 from .trial import Trial
@@ -65,6 +67,9 @@ class Solution:
     Call it with points of shape `(n, d)` or one point `(d,)`. NumPy in, NumPy out, in the precision it
     was trained in; a JAX array or tracer in, JAX out, so that it can be differentiated and
     compiled into other code.
+
+    Of an evolution problem it takes points in space and a time, `solution(x, t)`, one for all points or one
+    each; or points of space-time `(x, t)` of shape `(n, d + 1)`. `solution.at(t)` is a function of `x`.
     """
 
     problem: Problem
@@ -80,21 +85,38 @@ class Solution:
     precision: str = "float32"
     stages: tuple[Stage, ...] = ()  # where it came about in several
 
-    def __call__(self, points: Any) -> Any:
+    def __call__(self, points: Any, t: Any = None) -> Any:
         """`Q` at the points: `(n, d) -> (n,)`, `(d,) -> ()`."""
-        return self._map(_value, points)
+        return self._map(_value, points, t)
 
-    def grad(self, points: Any) -> Any:
-        """The gradient of `Q`: `(n, d) -> (n, d)`, `(d,) -> (d,)`."""
-        return self._map(_grad, points)
+    def grad(self, points: Any, t: Any = None) -> Any:
+        """The gradient of `Q` (in space): `(n, d) -> (n, d)`, `(d,) -> (d,)`."""
+        return self._map(_slope if self._evolves else _grad, points, t)
 
-    def laplacian(self, points: Any) -> Any:
-        """The Laplacian of `Q`: `(n, d) -> (n,)`, `(d,) -> ()`."""
-        return self._map(_laplacian, points)
+    def laplacian(self, points: Any, t: Any = None) -> Any:
+        """The Laplacian of `Q` (in space): `(n, d) -> (n,)`, `(d,) -> ()`."""
+        return self._map(_bend if self._evolves else _laplacian, points, t)
 
-    def residual(self, points: Any) -> Any:
+    def dt(self, points: Any, t: Any = None) -> Any:
+        """The derivative in time of an evolution problem's `Q`: `(n, d) -> (n,)`, `(d,) -> ()`."""
+        if not self._evolves:
+            raise ValueError("This problem is stationary: its solution has no derivative in time.")
+        return self._map(_in_time, points, t)
+
+    def residual(self, points: Any, t: Any = None) -> Any:
         """`L Q`, the equation as it was written: `(n, d) -> (n,)`, `(d,) -> ()`."""
-        return self._map(_residual, points)
+        return self._map(_residual, points, t)
+
+    def at(self, t: float) -> "Instant":
+        """The solution of an evolution problem at one time, as a function of points in space.
+
+        >>> u = solution.at(0.5)
+        >>> u(np.zeros(10))
+        """
+        times = self.problem.domain.times
+        if times is None:
+            raise ValueError("This problem is stationary: call the solution itself.")
+        return Instant(self, float(real("t", t, least=0.0, most=float(times.end))))
 
     def policy(self, points: Any) -> Any:
         """The best actions for the value `Q`, of a control problem: `(n, d) -> (n, m)`, `(d,) -> (m,)`."""
@@ -102,7 +124,7 @@ class Solution:
             raise ValueError(
                 "This problem has no actions: its equation is no qpde.Control, so that there is no policy."
             )
-        return self._map(_policy, points)
+        return self._map(_policy, points, None)
 
     @property
     def best_batch_loss(self) -> float | None:
@@ -192,7 +214,13 @@ class Solution:
             )
         return "\n".join(lines)
 
-    def _map(self, quantity: "_Quantity", points: Any) -> Any:
+    @property
+    def _evolves(self) -> bool:
+        return self.problem.domain.times is not None
+
+    def _map(self, quantity: "_Quantity", points: Any, t: Any) -> Any:
+        if t is not None:
+            points = with_times(points, t, self.problem.domain)
         if isinstance(points, jax.core.Tracer):
             return self._map_traced(quantity, points)
         with x64():
@@ -206,13 +234,13 @@ class Solution:
                 "This solution has float64 parameters, but it is being traced without x64, which "
                 "would silently round them. Wrap the call: with jax.enable_x64(True): ..."
             )
-        check_shape(points.shape, self.problem.dim)
+        check_shape(points.shape, self.problem.dim, self._evolves)
         points = points.astype(self.precision)
         one = functools.partial(quantity, cast(copied(self.trial), self.precision))
         return one(points) if points.ndim == 1 else jax.vmap(one)(points)
 
     def _map_numpy(self, quantity: "_Quantity", points: Any) -> Any:
-        rows, domain = as_rows(points, self.problem.dim), self.problem.domain
+        rows, domain = as_rows(points, self.problem.dim, self._evolves), self.problem.domain
         distance = self._by_chunks(_distance, domain, rows)
         # Points on the boundary may lie outside by rounding.
         outside = distance < -1e-5 * domain.inradius
@@ -229,6 +257,26 @@ class Solution:
         narrow = cast(owner, self.precision)
         program = functools.partial(_chunk, quantity, narrow)
         return by_chunks(program, rows, _CHUNK, self.precision)
+
+
+@dataclasses.dataclass(frozen=True)
+class Instant:
+    """The solution of an evolution problem at one time: a function of points `(n, d)` or `(d,)` in space."""
+
+    solution: Solution
+    t: float
+
+    def __call__(self, points: Any) -> Any:
+        """`Q` at the points: `(n, d) -> (n,)`, `(d,) -> ()`."""
+        return self.solution(points, self.t)
+
+    def grad(self, points: Any) -> Any:
+        """The gradient in space: `(n, d) -> (n, d)`, `(d,) -> (d,)`."""
+        return self.solution.grad(points, self.t)
+
+    def laplacian(self, points: Any) -> Any:
+        """The Laplacian in space: `(n, d) -> (n,)`, `(d,) -> ()`."""
+        return self.solution.laplacian(points, self.t)
 
 
 _Quantity = Callable[[Any, Any], Any]
@@ -248,6 +296,18 @@ def _laplacian(trial: Trial, x: Array) -> Array:
 
 def _policy(trial: Trial, x: Array) -> Array:
     return Greedy(trial.equation, trial)(x)  # pyright: ignore[reportArgumentType]
+
+
+def _slope(trial: Trial, x: Array) -> Array:
+    return trial.jet(x).grad[:-1]
+
+
+def _in_time(trial: Trial, x: Array) -> Array:
+    return trial.jet(x).grad[-1]
+
+
+def _bend(trial: Trial, x: Array) -> Array:
+    return trial.jet(x).contract(Spatial())
 
 
 def _residual(trial: Trial, x: Array) -> Array:

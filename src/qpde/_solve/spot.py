@@ -62,6 +62,8 @@ def spot_check(solution: Solution, size: float, limits: tuple[float, float]) -> 
 
 def no_walks(problem: Problem) -> str:
     """Why there can be no walks, where that is known beforehand; empty where there can."""
+    if problem.domain.times is not None:
+        return "walks are not made for evolution equations"
     try:
         operator = problem.operator
         if operator.structure is not Structure.LINEAR:

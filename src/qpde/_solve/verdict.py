@@ -21,7 +21,7 @@ from .._precision import x64
 from .._problem.solution import Solution
 from .._problem.verdict import Reason, Verdict, Word
 from .._status import Status
-from .._trust.certificate import Kind
+from .._trust.certificate import Kind, Norm
 from .._trust.certify import certify
 from .._trust.residual import CELLS, rough_parts
 from .sizes import Sizes, correction, sizes_of
@@ -159,14 +159,15 @@ def _certificate(solution: Solution) -> Reason:
             return Reason(name, None, None, "a bound for these coefficients would take longer")
         if not solution.trial.exact_boundary:
             return Reason(name, None, None, "the boundary is soft")
-        found = certify(solution)
+        found = certify(solution)  # in the whole space, at the starting point
     except ValueError as error:
         return Reason(name, None, None, _first_sentence(error))
     value = found.relative_bound
     if value is None or found.kind is Kind.HEURISTIC:
         return Reason(name, value, None, f"the bound is {found.kind}")
     word = Word.SOLVED if value <= ERROR else Word.ROUGHLY
-    return Reason(name, value, word, f"relative L2 error at most {value:.2g} ({found.kind} bound)")
+    norm = "error at the start" if found.norm is Norm.VALUE else "L2 error"
+    return Reason(name, value, word, f"relative {norm} at most {value:.2g} ({found.kind} bound)")
 
 
 def _first_sentence(error: Exception) -> str:

@@ -4,6 +4,7 @@ import dataclasses
 import enum
 from typing import Any
 
+from .._monotone.in_time import Weight
 from .._monotone.monotonicity import Monotonicity
 
 
@@ -22,6 +23,17 @@ class Norm(enum.StrEnum):
     L2 = "l2"
     SUP = "sup"
     H2 = "h2"
+    LAST = "last"  # in L2 at the last instant of an evolution problem
+    VALUE = "value"  # at the starting point of the whole space
+
+
+_WORDS = {
+    Norm.L2: "||Q - u|| in L2",
+    Norm.SUP: "sup |Q - u|",
+    Norm.H2: "||Hess(Q - u)|| in L2",
+    Norm.LAST: "||Q - u|| in L2 at the last instant",
+    Norm.VALUE: "|Q - u| at the starting point",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +61,10 @@ class Certificate:
     monotonicity: Monotonicity | None = None
     boundary: float = 0.0
     stronger: str = ""
+    weight: Weight | None = None
 
     def __repr__(self) -> str:
-        words = {
-            Norm.L2: "||Q - u|| in L2",
-            Norm.SUP: "sup |Q - u|",
-            Norm.H2: "||Hess(Q - u)|| in L2",
-        }[self.norm]
+        words = _WORDS[self.norm]
         relative = "" if self.relative_bound is None else f" (relative: {self.relative_bound:.3g})"
         sure = "" if self.confidence is None else f", {100 * self.confidence:g} % confidence"
         word = str(self.kind)
@@ -63,7 +72,12 @@ class Certificate:
             word, sure = str(Kind.STATISTICAL), f"{sure}, under an assumption"
         size = "" if self.sample_size is None else f" on {self.sample_size:,} points"
         constant = f"times {self.factor:.4g}"
-        if self.monotonicity is not None:
+        if self.weight is not None:
+            constant += (
+                f" (the constant {self.weight.gamma:.6g} under {self.weight}, "
+                f"{self.monotonicity.kind if self.monotonicity is not None else Kind.HEURISTIC})"
+            )
+        elif self.monotonicity is not None:
             constant = f"over the constant {1 / self.factor:.6g} ({self.monotonicity.kind})"
         edge = f", plus {self.boundary:.3g} for boundary values" if self.boundary else ""
         text = (
@@ -75,6 +89,7 @@ class Certificate:
     def summary(self) -> dict[str, Any]:
         """Plain values, for files."""
         values = dataclasses.asdict(dataclasses.replace(self, monotonicity=None))
+        values.pop("weight")
         constant = self.monotonicity
         values["monotonicity"] = (
             None

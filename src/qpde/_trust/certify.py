@@ -3,6 +3,7 @@
 - `l2`: `||Q - u||_mu <= ||L Q||_mu / gamma` with the monotonicity constant `gamma`.
 - `h2`: `||Hess(Q - u)||`, for Bellman equations under Cordes' condition (see `_monotone/cordes.py`).
 - `sup`: by the maximum principle (see `_trust/sup.py`).
+- `last`: in L2 at the last instant of an evolution problem (see `_monotone/in_time.py`).
 """
 
 import dataclasses
@@ -15,6 +16,7 @@ import numpy as np
 from .._arguments import a_range, an_instance, flag, one_of, real
 from .._equation.operator import Structure
 from .._monotone.cordes import cordes
+from .._monotone.in_time import Weight, weight_of
 from .._monotone.monotonicity import Ground, Monotonicity
 from .._monotone.monotonicity import monotonicity as find_monotonicity
 from .._monotone.witness import find_witness
@@ -33,13 +35,15 @@ from .residual import (
     enclosed_residual,
     growth,
     largest_weight,
+    last_sizes,
     mean_bounds,
+    pairs,
     proved_peak,
     refuse_or_assume_smooth,
     sample_residual,
     value_range,
 )
-from .sup import sup_bound
+from .sup import sup_bound, value_bound
 
 # A bound without an assumption is taken unless it is this many times as large as the one with it.
 _WORTH = 10.0
@@ -51,7 +55,7 @@ def certify(
     solution: Solution,
     *,
     confidence: float = 0.99,
-    norm: str = "l2",
+    norm: str | None = None,
     monotonicity: Monotonicity | None = None,
     value_range: tuple[float, float] | None = None,
     rigorous: bool = False,
@@ -69,13 +73,19 @@ def certify(
 
     - `confidence`: of the statistical part.
     - `norm`: `"l2"`, under the law that the solution was trained with, `"sup"` (which needs no constant), or
-      `"h2"`, of all second derivatives (under Cordes' condition).
+      `"h2"`, of all second derivatives (under Cordes' condition); of an evolution problem `"l2"` is over
+      space and time, and `"last"` at the last instant; in the whole space it is `"value"`, the error at the
+      starting point.
     - `monotonicity`: the constant to divide by, where you have asked for it with what you know of the
       equation (see `qpde.monotonicity`).
     - `value_range`: values between which you know `u` to lie, for equations that are nonlinear in it.
     - `rigorous`: bound `L Q` by interval arithmetic instead of sampling; up to three dimensions.
     - `heuristic`: without a proved constant give an estimate of the error instead of refusing.
     """
+    if norm is None:
+        norm = "l2"
+        if isinstance(solution, Solution) and solution.problem.domain.follows_paths:
+            norm = "value"
     confidence = _check(solution, confidence, norm, monotonicity, rigorous, heuristic)
     if value_range is not None:
         value_range = a_range("value_range", value_range)
@@ -84,13 +94,15 @@ def certify(
     solution = dataclasses.replace(solution, trial=solution.trial.by_values())
     if norm == Norm.SUP:
         return sup_bound(solution, rigorous, heuristic, value_range)
+    if norm == Norm.VALUE:
+        return value_bound(solution, confidence, value_range, heuristic)
     if monotonicity is None and value_range is not None:
         monotonicity = find_monotonicity(
             solution.problem, measure=solution.measure, value_range=value_range
         )
     if norm == Norm.H2:
         return _h2(solution, confidence, monotonicity, rigorous)
-    return _l2(solution, confidence, monotonicity, rigorous, heuristic)
+    return _l2(solution, confidence, monotonicity, rigorous, heuristic, norm == Norm.LAST)
 
 
 def _h2(
@@ -105,7 +117,7 @@ def _h2(
             'norm="h2" is for Bellman equations that are proved to satisfy Cordes\' condition. '
             f"{found.reason} See qpde.cordes."
         )
-    plain = _l2(solution, confidence, given, rigorous, False)
+    plain = _l2(solution, confidence, given, rigorous, False, False)
     if plain.boundary:
         raise ValueError(
             'norm="h2" needs exact boundary values; these are smoothed, and what they miss has second '
@@ -129,7 +141,9 @@ def _check(
     share = float(real("confidence", confidence, least=0.5, most=1.0))
     if share == 1:
         raise ValueError(f"confidence lies between 0.5 and 1, below 1, got {confidence!r}.")
-    one_of("norm", norm, ("l2", "sup", "h2"))
+    evolves = solution.problem.domain.times is not None
+    allowed = ("l2", "sup", "last") if evolves else ("l2", "sup", "h2")
+    one_of("norm", norm, ("value",) if solution.problem.domain.follows_paths else allowed)
     if monotonicity is not None:
         an_instance("monotonicity", monotonicity, Monotonicity, "qpde.monotonicity(problem)")
     flag("heuristic", heuristic)
@@ -147,6 +161,7 @@ def _l2(
     given: Monotonicity | None,
     rigorous: bool,
     heuristic: bool,
+    last: bool,
 ) -> Certificate:
     """`||L Q|| / gamma`. Whatever is not proved on the way makes the word weaker, and is named."""
     _refuse_l2(solution, rigorous)
@@ -155,30 +170,52 @@ def _l2(
     constant, conditions, guessed = _constant(solution, given)
     held = held_range(solution, given.value_range, rigorous) if given is not None else WITHIN
     gamma, estimated = _proved_or_estimated(solution, constant, heuristic)
+    weight = _weight(solution, constant, last)
+    factor = 1.0 / gamma
+    if weight is not None:
+        factor = weight.last_factor if last else weight.factor
     edge = boundary_term(solution, heuristic)
-    assumptions = ["the boundary data extend to H2", *rough, *conditions, *held.words, *estimated]
+    extends = "the boundary data extend to H2"
+    if solution.problem.domain.times is not None:
+        extends = "the terms of the equation in Q - u are square integrable"
+    assumptions = [extends, *rough, *conditions, *held.words, *estimated]
     # A range of values that Q suggests is not proved to be that of u.
     sure = constant.proved and not (gaps or rough or guessed or edge.guessed)
-    mean = _rigorous_mean(solution) if rigorous else _sampled_mean(solution, confidence)
+    mean = (
+        _rigorous_mean(solution) if rigorous else _sampled_mean(solution, confidence, weight, last)
+    )
     assumptions += [*edge.assumptions, *mean.assumptions, *said_of(solution)]
     assumed = mean.kind is Kind.ASSUMING or bool(edge.assumptions) or not held.proved
     kind = Kind.HEURISTIC if not sure else Kind.ASSUMING if assumed else mean.kind
-    bound = mean.residual / gamma + edge.size
+    bound = factor * mean.residual + edge.size
     relative = bound / (mean.low_size - bound) if mean.low_size > bound else None
     return Certificate(
         bound=bound,
         relative_bound=relative,
-        norm=Norm.L2,
+        norm=Norm.LAST if last else Norm.L2,
         kind=kind,
         confidence=confidence if kind in (Kind.STATISTICAL, Kind.ASSUMING) else None,
         residual=mean.residual,
-        factor=1.0 / gamma,
+        factor=factor,
         assumptions=tuple(assumptions),
         sample_size=mean.points,
         monotonicity=constant,
         boundary=edge.size,
         stronger=mean.stronger if sure else "",
+        weight=weight,
     )
+
+
+def _weight(solution: Solution, constant: Monotonicity, last: bool) -> Weight | None:
+    """The weight in time of an evolution problem's bound; chosen from constants, before points are drawn."""
+    if not last:
+        return constant.weight
+    if constant.spatial is None:
+        raise ValueError("At the last instant a bound is made from a constant in time only.")
+    weight = weight_of(solution.problem, constant.spatial, last=True)
+    if weight is None:
+        raise ValueError("The equation may grow beyond all bounds over this horizon.")
+    return weight
 
 
 class _Mean(NamedTuple):
@@ -192,24 +229,26 @@ class _Mean(NamedTuple):
     stronger: str
 
 
-def _sampled_mean(solution: Solution, confidence: float) -> _Mean:
+def _sampled_mean(
+    solution: Solution, confidence: float, in_time: Weight | None, last: bool
+) -> _Mean:
     """From a sample, with the range of `(L Q)^2` proved where that does not spoil the bound."""
     # Two statements, of L Q and of Q, at half the risk each.
     sample, risk = sample_residual(solution), 0.5 * (1.0 - confidence)
+    squares = sample.squares(in_time)
     weight = largest_weight(solution)
     seen = float(np.max(sample.weight))
     peak = MARGIN * search_peak(solution, sample) + hidden_peaks(solution, sample)
-    low_size = math.sqrt(
-        mean_bounds(sample.sizes, float(np.max(sample.weight * sample.value**2)), risk)[0]
-    )
+    sizes = last_sizes(solution) if last else sample.weight * sample.value**2
+    low_size = math.sqrt(mean_bounds(pairs(sizes), float(np.max(sizes)), risk)[0])
     assumptions = [] if isinstance(solution.measure, Uniform) else [_LAW]
-    found = math.sqrt(mean_bounds(sample.squares, (weight or MARGIN * seen) * peak**2, risk)[1])
+    found = math.sqrt(mean_bounds(squares, (weight or MARGIN * seen) * peak**2, risk)[1])
     if weight is not None:
         # Above this limit what no point has seen would spoil the bound.
-        limit = math.sqrt(_WORTH**2 * found**2 / (weight * cost_of_range(sample.squares, risk)))
+        limit = math.sqrt(_WORTH**2 * found**2 / (weight * cost_of_range(squares, risk)))
         proved = proved_peak(solution, limit)
         if proved is not None:
-            sure = math.sqrt(mean_bounds(sample.squares, weight * proved**2, risk)[1])
+            sure = math.sqrt(mean_bounds(squares, weight * proved**2, risk)[1])
             return _Mean(sure, low_size, Kind.STATISTICAL, assumptions, len(sample.residual), "")
     assumptions.append(
         f"|L Q| is nowhere above {peak:.3g}, {MARGIN:g} times the largest that points and a search from the "

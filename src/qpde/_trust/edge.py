@@ -63,7 +63,7 @@ def boundary_gap(solution: Solution) -> Edge:
 
 def inward_growth(operator: Operator) -> float | None:
     """By how much errors of boundary values may grow inside, for all values of `u`; None: not proved."""
-    if operator.structure is Structure.NONLINEAR:
+    if operator.structure is Structure.NONLINEAR or operator.domain.times is not None:
         return None
     values = (-np.inf, np.inf) if operator.structure is Structure.SEMILINEAR else None
     killing = operator.least(operator.killing, values)

@@ -144,6 +144,8 @@ def monotone_finding(
 
 def _parts(found: Monotonicity) -> str:
     """The parts of a constant in words."""
+    if found.weight is not None:
+        return found.weight.words(found.spatial or 0.0)
     drift = "" if not found.drift else f", {found.drift:.4g} from drift, varying diffusion and law"
     return (
         f"{found.poincare:.4g} from diffusion and the size of the domain, {found.discount:.4g} from the term "

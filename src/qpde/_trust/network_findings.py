@@ -130,6 +130,11 @@ def law_finding(measure: AbstractMeasure, problem: Problem) -> Finding:
     """Whether the sampling law has a continuous density, bounded above and away from zero."""
     name, dim = "sampling law", problem.dim
     asks = "The theory asks for a continuous density between two positive numbers"
+    if problem.domain.follows_paths and isinstance(measure, Uniform):
+        text = f"{asks}; points follow a diffusion in the whole space, where there is none."
+        return Finding(
+            name, Answer.NO, Evidence.PROVED, text, "Nothing: qpde.certify asks for this law."
+        )
     if isinstance(measure, Uniform) or (isinstance(measure, Radial) and measure.k == dim):
         return Finding(name, Answer.YES, Evidence.PROVED, "Points are uniform.")
     if isinstance(measure, Radial):

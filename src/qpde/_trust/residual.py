@@ -12,9 +12,10 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._domain.base import AbstractDomain
+from .._domain.base import AbstractDomain, drawn
 from .._equation.cells import covering_box
 from .._equation.roughness import field_roughness
+from .._monotone.in_time import Weight
 from .._precision import by_chunks, cast, key_from
 from .._problem.measure import AbstractMeasure, Radial, Uniform, Weighted, drawn_by
 from .._problem.solution import Solution
@@ -33,27 +34,28 @@ POWER = 0.45
 
 
 class Sample(NamedTuple):
-    """`L Q` and `Q` at fresh points with their weights, and the points at which `|L Q|` is largest."""
+    """`L Q` and `Q` at fresh points with their weights, and the points at which `|L Q|` is largest.
+
+    `last` is the last coordinate of every point, time where there is one.
+    """
 
     residual: np.ndarray
     value: np.ndarray
     weight: np.ndarray
     worst: np.ndarray
+    last: np.ndarray
 
-    @property
-    def squares(self) -> np.ndarray:
-        """`(L Q)^2` with its weight. Means of two neighbours, which are independent and of one law also
-        where every second point is drawn in another way.
+    def squares(self, weight: Weight | None = None) -> np.ndarray:
+        """`(L Q)^2` with its weight, and that in time.
+
+        Means of two neighbours, which are independent and of one law also where every second point is drawn
+        in another way.
         """
-        return _pairs(self.weight * self.residual**2)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """`Q^2` with its weight, in pairs."""
-        return _pairs(self.weight * self.value**2)
+        more = 1.0 if weight is None else weight.at(self.last[:, None])
+        return pairs(more * self.weight * self.residual**2)
 
 
-def _pairs(values: np.ndarray) -> np.ndarray:
+def pairs(values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, 2).mean(axis=1)
 
 
@@ -61,7 +63,7 @@ def _pairs(values: np.ndarray) -> np.ndarray:
 def _chunk(trial: Trial, points: Any, weights: Any) -> tuple[Array, ...]:
     value, residual = jax.vmap(trial.value_and_residual)(points)
     _, worst = jax.lax.top_k(jnp.nan_to_num(jnp.abs(residual)), _WORST)
-    return residual, value, weights, points[worst]
+    return residual, value, weights, points[worst], points[:, -1]
 
 
 class _Layered(AbstractMeasure):
@@ -89,6 +91,21 @@ def sample_residual(solution: Solution, measure: AbstractMeasure | None = None) 
     if not np.all(np.isfinite(sample.residual)):
         raise ValueError("L Q is not finite everywhere, so that no bound can be given.")
     return sample
+
+
+def last_sizes(solution: Solution) -> np.ndarray:
+    """`Q^2` at the last instant of an evolution problem, at uniform points."""
+    domain = solution.problem.domain
+    end = 0.0 if domain.times is None else domain.times.last
+    trial = cast(solution.trial, "float64")
+    keys = [key_from(solution.seed, 0x1A57, i) for i in range(_CHUNKS)]
+    parts = [np.asarray(_last_chunk(trial, drawn(domain, key, _CHUNK), end)) for key in keys]
+    return np.concatenate(parts) ** 2
+
+
+@eqx.filter_jit
+def _last_chunk(trial: Trial, points: Any, end: Any) -> Array:
+    return jax.vmap(trial.value)(points.at[:, -1].set(end))
 
 
 def largest_weight(solution: Solution) -> float | None:

@@ -1,16 +1,35 @@
 """The bound in the largest error, by the maximum principle.
 
 `sup |Q - u| <= sup |L Q| min(sup E tau, 1 / inf c) + sup |Q - f| on the boundary`; `tau` is the exit time of
-the process that the operator generates.
+the process that the operator generates. In time, with `L u = F - k u_t` and `-dF/du >= c` of any sign,
+`sup |Q - u| <= sup |L Q| (1 - e^(-c T / k)) / c`: derivatives of `u` may enter as they like.
+
+**At the starting point of the whole space**, in any dimension. Let `X` be the diffusion that the linear part
+of `L u = k u_r + A : Hess u + b . grad u + f(x, t, u)` generates, `r` the time since its start and
+`v = Q - u`, which vanishes where data are given. Along `X`, by Ito's formula,
+
+    k v(start) = E int_0^T exp(int_0^r f_u / k) L Q dr,
+
+with `f_u` the mean derivative of `f` between `Q` and `u`. So, where `f_u <= K`,
+
+    |v(start)| <= E int_0^T e^(K r / k) |L Q| dr / k,
+
+for a degenerate diffusion too. There is no Poincaré constant, and no other that grows with the dimension. The
+points are those of training: `r` is uniform and `X_r` has its exact law, so that the integral is a mean.
 """
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 
+from .._domain.space import Paths
 from .._equation.exit_time import amplification, exit_time
-from .._equation.operator import Bound, Operator, Structure
+from .._equation.operator import Basis, Bound, Operator, Structure
+from .._monotone.in_time import growth_over
+from .._precision import cast
 from .._problem.measure import Uniform
+from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._program.interval import Unbounded
 from .certificate import Certificate, Kind, Norm
@@ -25,6 +44,11 @@ from .residual import (
     value_range,
 )
 
+# The variance of `|L Q|`, which has no bound in the whole space, is assumed to be at most this many times
+# as large as that of the points.
+_VARIANCE = 4.0
+# Exponents of growth beyond which a bound says nothing.
+_MOST = 600.0
 _NOTHING = "nothing but the equation and its smooth solution"
 
 
@@ -40,7 +64,10 @@ def sup_bound(
             "Equations of fourth order have no maximum principle, so that there is no bound for the largest "
             "error. Take qpde.certify(solution), in L2."
         )
-    factor, spread, assumptions = _sup_factor(solution.problem.operator, values)
+    if solution.problem.domain.times is None:
+        factor, spread, assumptions = _sup_factor(solution.problem.operator, values)
+    else:
+        factor, spread, assumptions = _in_time(solution.problem, values)
     assumptions += held_range(solution, values, rigorous).words
     assumptions += refuse_or_assume_smooth(solution, rigorous, heuristic)
     edge = boundary_gap(solution)
@@ -108,15 +135,51 @@ def _sup_factor(
     assumptions = [] if factor.proved else ["coefficients at random points are representative"]
     if not killing.proved:
         assumptions.append("the killing rate is nowhere lower than at random points")
+    assumptions += _elliptic(operator)
+    return factor.value, spread.value, assumptions
+
+
+def _in_time(
+    problem: Problem, values: tuple[float, float] | None
+) -> tuple[float, float, list[str]]:
+    """The same of an evolution equation, from its smallest damping, which may be negative."""
+    operator, times, assumptions = problem.operator, problem.domain.times, list[str]()
+    if operator.structure is Structure.NONLINEAR:
+        if operator.jumps:
+            raise ValueError("No bound for the error: the equation may jump as u changes.")
+        try:
+            killing = Bound(operator.damping(values), Basis.INTERVALS)
+        except Unbounded as error:
+            raise ValueError(
+                f"No bound for the error: the damping -dF/du has no bound. {error}"
+            ) from None
+        assumptions.append("the equation is elliptic at all jets, as at random ones")
+    else:
+        linear = operator.structure is Structure.LINEAR
+        every = None if linear else values or (-np.inf, np.inf)
+        killing = operator.least(operator.killing, every)
+        assumptions += _elliptic(operator)
+    if not killing.proved:
+        assumptions.append("the killing rate is nowhere lower than at random points")
+    end = 0.0 if times is None else float(times.end)
+    factor, spread = growth_over(float(problem.rate), killing.value, end)
+    if not math.isfinite(factor):
+        raise ValueError(
+            "No bound for the error: over this horizon the equation may grow beyond all bounds. A "
+            "value_range that you know may help."
+        )
+    return factor, spread, assumptions
+
+
+def _elliptic(operator: Operator) -> list[str]:
+    """What is assumed of the diffusion matrix; refused where it is negative."""
     alpha = operator.ellipticity()
     if alpha.proved and alpha.value < 0:
         raise ValueError(
             "No bound for the error: the equation is not proved to be elliptic, its diffusion matrix has an "
             f"eigenvalue of {alpha.value:.3g} or none that could be bounded better."
         )
-    if not alpha.proved:
-        assumptions.append("the diffusion matrix is nowhere negative, as at random points")
-    return factor.value, spread.value, assumptions
+    return [] if alpha.proved else ["the diffusion matrix is nowhere negative, as at random points"]
 
 
 def _damped(operator: Operator, values: tuple[float, float] | None) -> tuple[float, list[str]]:
@@ -140,3 +203,74 @@ def _damped(operator: Operator, values: tuple[float, float] | None) -> tuple[flo
             f"{damping:.3g}."
         )
     return 1 / damping, ["the equation is elliptic at all jets, as at random ones"]
+
+
+def value_bound(
+    solution: Solution,
+    confidence: float,
+    values: tuple[float, float] | None,
+    heuristic: bool,
+) -> Certificate:
+    """The mean of `e^(K r / k) |L Q|` along the diffusion, times `T / k`."""
+    problem, operator = solution.problem, solution.problem.operator
+    paths, rate = problem.domain, float(problem.rate)
+    assert isinstance(paths, Paths)  # others have another norm
+    if not solution.trial.exact_boundary:
+        raise ValueError("No bound for the error: this rule leaves the data to a penalty.")
+    if not isinstance(solution.measure, Uniform):
+        raise ValueError("The bound at a point is made under the law of the diffusion only.")
+    if operator.structure is Structure.NONLINEAR or {"A", "b"} & operator.varies:
+        raise ValueError(
+            "No bound for the error at the starting point: derivatives of u enter nonlinearly, for which the "
+            "diffusion of the linear part is not enough."
+        )
+    rough = refuse_or_assume_smooth(solution, False, heuristic)
+    growth, gaps = _growth(solution, values)
+    end = float(paths.end)
+    sample = sample_residual(solution)
+    run = sample.last if paths.backward else end - sample.last
+    residual = np.abs(sample.residual) * np.exp(
+        growth * (run - max(0.0, math.copysign(end, growth)))
+    )
+    # Cantelli's inequality: a mean of independent numbers, and no more than their variance.
+    risk, count = 1.0 - confidence, len(residual)
+    spread = math.sqrt(_VARIANCE * float(np.var(residual, ddof=1)) * (1.0 - risk) / (count * risk))
+    mean = float(np.mean(residual)) + spread
+    factor = math.exp(max(growth, 0.0) * end) * end / rate
+    bound = factor * mean
+    trial = cast(solution.trial, "float64")
+    size = abs(float(trial.value(jnp.asarray(paths.start))))
+    guessed = bool(rough or gaps)
+    assumptions = (
+        "Q and u grow no faster than polynomials, so that Ito's formula holds",
+        f"the variance of |L Q| is at most {_VARIANCE:g} times that at the points",
+    )
+    return Certificate(
+        bound=bound,
+        relative_bound=bound / (size - bound) if size > bound else None,
+        norm=Norm.VALUE,
+        kind=Kind.HEURISTIC if guessed else Kind.ASSUMING,
+        confidence=None if guessed else confidence,
+        residual=mean,
+        factor=factor,
+        assumptions=(*assumptions, *rough, *gaps, *said_of(solution)),
+        sample_size=count,
+    )
+
+
+def _growth(solution: Solution, values: tuple[float, float] | None) -> tuple[float, list[str]]:
+    """The largest derivative of the equation in `u` over the factor of `u.dt`, and what is guessed of it."""
+    operator, guesses = solution.problem.operator, list[str]()
+    linear = operator.structure is Structure.LINEAR
+    damping = operator.least(operator.killing, None if linear else values or (-np.inf, np.inf))
+    if values is not None and not linear:
+        guesses.append(f"u and Q take values from {values[0]:.4g} to {values[1]:.4g}")
+    if not damping.proved:
+        guesses.append("the derivative in u is nowhere larger than at random points")
+    growth, times = -damping.value / float(solution.problem.rate), solution.problem.domain.times
+    if not math.isfinite(growth) or (times is not None and growth * float(times.end) > _MOST):
+        raise ValueError(
+            "No bound for the error: the derivative of the equation in u is not bounded from above, or so "
+            "large that the bound says nothing. A value_range=(low, high) that you know may help."
+        )
+    return growth, guesses

@@ -53,6 +53,8 @@ def evaluate(
 ) -> None:
     """Values of a solution at given points, one row each.
 
+    Points of an evolution problem have a last column, their time.
+
     With --intervals the values are corrected by random walks (linear equations only), and each has the ends
     of its confidence interval.
 
@@ -99,12 +101,16 @@ def _slopes(solution: "Solution", x: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the same points were told of with the values
         slopes = solution.grad(x)
-    return {f"du_dx{i + 1}": slope for i, slope in enumerate(slopes.T)}
+        in_time = {"du_dt": solution.dt(x)} if solution.problem.domain.times is not None else {}
+    return {f"du_dx{i + 1}": slope for i, slope in enumerate(slopes.T)} | in_time
 
 
 def certify(
     run: RunOption,
-    norm: Annotated[str, typer.Option(help="l2 or sup.")] = "l2",
+    norm: Annotated[
+        str | None,
+        typer.Option(help="l2 (default) or sup; last in time; value (default) in the whole space."),
+    ] = None,
     confidence: Annotated[
         float, typer.Option(help="Confidence level of the statistical part.")
     ] = 0.99,

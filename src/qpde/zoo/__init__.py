@@ -17,6 +17,8 @@ from ._boxes import poisson_sine as poisson_sine
 from ._control import control_bell as control_bell
 from ._control import control_sines as control_sines
 from ._control import van_der_pol as van_der_pol
+from ._evolution import absorbed_heat as absorbed_heat
+from ._evolution import heat_ball as heat_ball
 from ._linear import annulus as annulus
 from ._linear import committor as committor
 from ._linear import drift as drift
@@ -35,6 +37,11 @@ from ._semilinear import semilinear as semilinear
 from ._semilinear import two_body_allen_cahn as two_body_allen_cahn
 from ._semilinear import two_body_poisson as two_body_poisson
 from ._semilinear import two_body_sine_gordon as two_body_sine_gordon
+from ._space import VALUES as VALUES
+from ._space import allen_cahn_in_time as allen_cahn_in_time
+from ._space import hjb_quadratic as hjb_quadratic
+from ._space import semilinear_heat as semilinear_heat
+from ._space import sine_gordon_in_time as sine_gordon_in_time
 from ._stopping import american_put as american_put
 from ._targets import TARGETS as TARGETS
 from ._targets import Target as Target
@@ -134,6 +141,39 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "supported_plate": Entry(
         supported_plate, "1 to 8", "r(x) - Lap^2 u = 0, u = Lap u = 0", "(0, 1)^d"
+    ),
+    "heat_ball": Entry(
+        heat_ball, ">= 1", "Lap u - u_t + r(x, t) = 0, u = 0", "the unit ball, 0 < t <= 1"
+    ),
+    "absorbed_heat": Entry(
+        absorbed_heat,
+        ">= 1",
+        "1/2 Lap u - u_t = 0, u = 0, u = 1 at t = 0",
+        "the unit ball, 0 < t <= 0.1",
+    ),
+    "allen_cahn_in_time": Entry(
+        allen_cahn_in_time,
+        ">= 1",
+        "u_t + Lap u + u - u^3 = 0, u = 1/(2 + 0.4 |x|^2) at t = 0.3",
+        "the whole space, 0 <= t < 0.3",
+    ),
+    "semilinear_heat": Entry(
+        semilinear_heat,
+        ">= 1",
+        "u_t + Lap u + (1 - u^2)/(1 + u^2) = 0, u = 1/(2 + 0.4 |x|^2) at t = 0.3",
+        "the whole space, 0 <= t < 0.3",
+    ),
+    "sine_gordon_in_time": Entry(
+        sine_gordon_in_time,
+        ">= 1",
+        "u_t + Lap u + sin u = 0, u = 1/(2 + 0.4 |x|^2) at t = 0.3",
+        "the whole space, 0 <= t < 0.3",
+    ),
+    "hjb_quadratic": Entry(
+        hjb_quadratic,
+        ">= 1",
+        "u_t + Lap u - weight |grad u|^2 = 0, u = log((1 + |x|^2)/2) at t = 1",
+        "the whole space, 0 <= t < 1",
     ),
     "american_put": Entry(
         american_put, "1", "max(generator u - rate u, (strike - x)^+ - u) = 0", "(0, 1)"
