@@ -13,6 +13,7 @@ them where none is better. Systems are solved by QR; by normal equations, whose 
 where there are thousands of columns.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -238,7 +239,11 @@ def _moves(here: Rows, inner: PyTree) -> Float[Array, "k p"]:
 
 
 def best_outer(
-    trial: Trial, here: Rows, damping: Array, second: Batch
+    trial: Trial,
+    here: Rows,
+    damping: Array,
+    second: Batch,
+    loss_of: Callable[[Trial, Any, Any, Batch], Array] = mean_square,
 ) -> tuple[Float[Array, ""], Float[Array, " n"], Float[Array, ""], Float[Array, ""]]:
     """The smallest loss on the second sample, the output coefficients that have it and their damping, and
     the loss of the coefficients as they are.
@@ -253,7 +258,7 @@ def best_outer(
     found = now[None, :] + jnp.concatenate([jnp.zeros_like(now)[None, :], *steps])
 
     def loss(coefficients: Array) -> Array:
-        return mean_square(trial, eqx.combine(unravel(coefficients), inner), rest, second)
+        return loss_of(trial, eqx.combine(unravel(coefficients), inner), rest, second)
 
     losses = jax.lax.map(loss, found)
     losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)

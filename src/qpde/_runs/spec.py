@@ -13,6 +13,7 @@ from .. import presets, zoo
 from .._files.damage import COUNT, Fits, check_schema, parse_json
 from .._problem.problem import Problem
 from .._rule.base import AbstractRule
+from .._rule.deviations import LeastDeviations
 from .._rule.first_order import DeepGalerkin, Penalty, QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._rule.implicit import ImplicitQLearning
@@ -24,7 +25,7 @@ RULES: dict[str, type[AbstractRule]] = {
     rule.name: rule
     for rule in (
         *(QLearning, DeepGalerkin, Penalty),
-        *(GaussNewton, ImplicitQLearning, VariableProjection),
+        *(GaussNewton, ImplicitQLearning, VariableProjection, LeastDeviations),
     )
 }
 PRESETS = {"paper": presets.paper}
