@@ -1,11 +1,13 @@
-"""Obstacles and other choices between operators: the smallest mean of `|L Q|`, and where it is asked for."""
+"""Obstacles and other choices between operators: which they are, and the rule that they are given."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import qpde
 from qpde._equation.choices import chooses
+from qpde._precision import x64
 from qpde._rule.deviations import LeastDeviations
 from qpde._solve.growth import attempts
 from qpde._solve.stages import choose_stages
@@ -17,12 +19,6 @@ TOP = FREE**2 - 2 * FREE**2 * np.log(FREE)
 def membrane(x, u):
     """A membrane over the obstacle `TOP - |x|^2`, held at zero on the circle."""
     return jnp.maximum(u.laplacian, TOP - jnp.sum(x * x) - u.value)
-
-
-def lifted(x):
-    """Its height: the obstacle up to the radius `FREE`, and there a logarithm with the same slope."""
-    r = np.sqrt(np.sum(x * x, axis=-1))
-    return np.where(r < FREE, TOP - r * r, -2 * FREE**2 * np.log(np.maximum(r, FREE)))
 
 
 @pytest.mark.parametrize(
@@ -47,28 +43,25 @@ def test_which_equations_choose(equation, choice):
     assert isinstance(rule, LeastDeviations) is choice
 
 
-def test_a_membrane_over_an_obstacle():
-    """Against the exact height, and the free boundary by where `Q` leaves the obstacle."""
-    problem = qpde.Problem(DISC, membrane)
-    points = qpde.Ball(2).sample
-    grid = np.random.default_rng(0).uniform(-1, 1, (4_000, 2))
-    points = grid[np.sum(grid**2, axis=1) < 1]
-    errors = {}
-    for rule in (LeastDeviations(), qpde.VariableProjection()):
-        solution = qpde.solve(
-            problem,
-            network=qpde.Ridge(100, scale=3.0),
-            rule=rule,
-            batch=1_000,
-            steps=12,
-            progress=False,
-        )
-        errors[rule.name] = np.sqrt(np.mean((solution(points) - lifted(points)) ** 2))
-    print(errors)
-    assert errors["least-deviations"] < 2e-3
-
-
 def test_what_least_deviations_refuse():
     problem = qpde.Problem(DISC, membrane)
     with pytest.raises(ValueError, match="float64"):
         qpde.solve(problem, rule=LeastDeviations(), precision="float32", steps=1, progress=False)
+
+
+@pytest.mark.slow
+def test_the_american_put():
+    """The largest error against the exact price, whose second derivative jumps at the free boundary."""
+    problem = qpde.zoo.american_put()
+    solution = qpde.solve(
+        problem,
+        network=qpde.Ridge(256, scale=16.0),
+        rule=LeastDeviations(),
+        batch=1_024,
+        steps=15,
+        progress=False,
+    )
+    points = np.linspace(0.0, 1.0, 2_003)[1:-1, None]
+    with x64():
+        exact = np.asarray(jax.vmap(problem.exact)(points))
+    assert np.max(np.abs(solution(points) - exact)) <= 1e-4

@@ -86,8 +86,8 @@ def round_off(
 ) -> Approximation | None:
     """`g` rounded off, with a bound for what that misses; None where its program does not become smooth.
 
-    Where the diffusion varies much along the axes of a box, as `grade` says, `L f` is of the size of `L u`
-    where widths are taken in its coordinates: they grow quickly across a face at which there is little.
+    Where the diffusion varies much along the axes of a box, as `grade` says, widths are taken in its
+    coordinates: they grow quickly away from a face at which there is little, as layers of the solution do.
     """
     box = domain.enclosing_box
     choices = choose(g, box)

@@ -10,7 +10,9 @@ point (semismooth Newton: policy iteration), and `sum_i w_i (L Q)_i^2` is minimi
 
     w_i = 1 / sqrt((L Q)_i^2 + l^2),   l a share of the median of |L Q|.
 
-An independent sample, by the mean of `sqrt((L Q)^2 + l^2)`, decides between steps and against them.
+An independent sample decides between dampings and lengths, by the mean of `sqrt((L Q)^2 + l^2)`. A step is
+taken even where that grows: as the set where an operator is chosen moves, it often does for a while. The
+iterate with the smallest mean of `|L Q|` at held-out points is the one that counts.
 """
 
 import equinox as eqx
@@ -18,16 +20,16 @@ import jax
 import jax.flatten_util
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import real
 from .._network.base import OutputLayer
 from .._precision import Numbers
 from .._problem.trial import Trial
 from .base import AbstractRule, Info
-from .batch import Batch, Draw
+from .batch import Draw
 from .gauss_newton import require_double
-from .projection import Rows, best_outer, rows_outer, split
+from .projection import Rows, rows_outer, split, steps_outer
 from .schedule import Clock
 
 # The level below which deviations count as squares, in medians.
@@ -81,17 +83,21 @@ class LeastDeviations(AbstractRule):
         w = jnp.sqrt(level / jnp.hypot(plain, level))
         weighted = Rows(w * here.residual, w[:, None] * here.outer, here.inner)
 
-        def deviation(trial: Trial, params: PyTree, rest: PyTree, batch: Batch) -> Array:
-            moved = trial.with_network(eqx.combine(params, rest))
-            residual = jax.vmap(moved.residual)(batch.points)
-            return jnp.dot(batch.weights, jnp.hypot(residual, level))
-
-        best, found, damping, now = best_outer(trial, weighted, state, second, deviation)
-        better = best < now
         outer, inner, rest = split(trial.network)
         flat, unravel = jax.flatten_util.ravel_pytree(outer)
-        network = eqx.combine(unravel(jnp.where(better, found, flat)), inner, rest)
-        damping = jnp.clip(jnp.where(better, damping, 100.0 * state), _LEAST, _MOST)
+        steps, dampings = steps_outer(flat, weighted, state)
+
+        def deviation(step: Float[Array, " n"]) -> Float[Array, ""]:
+            moved = trial.with_network(eqx.combine(unravel(flat + step), inner, rest))
+            residual = jax.vmap(moved.residual)(second.points)
+            return jnp.dot(second.weights, jnp.hypot(residual, level))
+
+        deviations = jax.lax.map(deviation, steps)
+        finite = jnp.isfinite(deviations)
+        best = jnp.argmin(jnp.where(finite, deviations, jnp.inf))
+        moves = finite[best]
+        network = eqx.combine(unravel(jnp.where(moves, flat + steps[best], flat)), inner, rest)
+        damping = jnp.clip(jnp.where(moves, dampings[best], 100.0 * state), _LEAST, _MOST)
         loss = jnp.dot(here.residual, here.residual)
         error = jnp.dot(own.weights, jnp.hypot(plain, level))
         gradient = optax.tree.norm(weighted.residual @ weighted.outer)

@@ -219,7 +219,7 @@ class _Grower:
             rule=LeastDeviations() if self.chooses else VariableProjection(),
             batch=batch,
             steps=2 if linear and fixed else 24,
-            patience=_PATIENCE_FIXED if fixed else _PATIENCE,
+            patience=_PATIENCE_FIXED if fixed and not self.chooses else _PATIENCE,
             measure=self._plan.measure,
             seed=self._plan.seed,
         )
