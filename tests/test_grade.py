@@ -1,5 +1,7 @@
 """Coordinates that are finer where diffusion is small, and what is built on them."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,8 +28,8 @@ def prices(x, u):
 def test_logarithms_for_prices():
     """Of a diffusion `(volatility x)^2 / 2` they are logarithms, and the diffusion in them is constant."""
     with x64():
-        grade = grade_of(prices, MARKET)
-        points = np.asarray(MARKET.sample(jax.random.key(0), 50))
+        grade: Any = grade_of(prices, MARKET)
+        points: Any = np.asarray(MARKET.sample(jax.random.key(0), 50))
         lower, upper = MARKET.enclosing_box
         expected = np.log(points / lower) / np.log(upper / lower)
         np.testing.assert_allclose(jax.vmap(grade)(points), expected, atol=1e-12)
@@ -76,7 +78,7 @@ def test_derivatives_of_a_graded_ridge_network(quadratic):
     """Closed forms against automatic differentiation; the grade is not trained."""
     rng = np.random.default_rng(1)
     with x64():
-        grade = grade_of(prices, MARKET)
+        grade: Any = grade_of(prices, MARKET)
         field = RidgeField.empty(MARKET, 6, Frozen(np.eye(2)), quadratic=quadratic, grade=grade)
         field = field.with_units(rng.standard_normal((2, 6)), rng.standard_normal(6))
         params, rest = trainable(field)
@@ -97,8 +99,8 @@ def test_kinks_are_rounded_in_graded_coordinates():
     """Boundary values keep their bound; widths grow quickly away from a face with little diffusion."""
     market = qpde.Box([0.2] * 2, [3.0] * 2)
     put = lambda x: jnp.maximum(1.0 - jnp.mean(x), 0.0)  # noqa: E731
-    problem = qpde.Problem(market, prices, put)
-    own = qpde.Problem(market, prices, qpde.lift(put, market))
+    problem: Any = qpde.Problem(market, prices, put)
+    own: Any = qpde.Problem(market, prices, qpde.lift(put, market))
     assert isinstance(problem.boundary.field, Rounded)
     assert problem.boundary.field.grade is not None
     assert own.boundary.field.grade is None
@@ -123,7 +125,7 @@ def test_a_graded_network_in_a_file(tmp_path):
         progress=False,
     )
     qpde.save(solution, tmp_path / "graded.safetensors")
-    loaded = qpde.load(tmp_path / "graded.safetensors", problem=problem)
+    loaded: Any = qpde.load(tmp_path / "graded.safetensors", problem=problem)
     points = np.random.default_rng(0).uniform([0.2, 1.0], [3.0, 2.0], (50, 2))
     np.testing.assert_array_equal(loaded(points), solution(points))
     np.testing.assert_array_equal(loaded.trial.network.frame.grade.ratio, [15.0, 2.0])

@@ -53,6 +53,7 @@ def test_what_least_deviations_refuse():
 def test_the_american_put():
     """The largest error against the exact price, whose second derivative jumps at the free boundary."""
     problem = qpde.zoo.american_put()
+    assert problem.exact is not None
     solution = qpde.solve(
         problem,
         network=qpde.Ridge(256, scale=16.0),

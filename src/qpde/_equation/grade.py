@@ -1,5 +1,7 @@
 """How the diffusion of an equation grows along the axes of a box."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -41,7 +43,7 @@ def grade_of(equation: Equation, domain: AbstractDomain) -> Grade | None:
 
 
 @eqx.filter_jit
-def _diffusions(equation: Equation, points: Float[Array, "n d"], axes: Array) -> Float[Array, " n"]:
+def _diffusions(equation: Equation, points: Any, axes: Any) -> Float[Array, " n"]:
     return jax.vmap(lambda x, i: _diffusion(equation, x, i))(jnp.asarray(points), axes)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.typing import DTypeLike
@@ -120,7 +121,7 @@ class GradedFrame(eqx.Module):
 
     def all(self, points: np.ndarray) -> np.ndarray:
         """`y` at many points."""
-        return np.asarray(jax.vmap(self)(points))
+        return np.asarray(jax.vmap(self)(jnp.asarray(points)))
 
     def derivatives(self, x: Float[Array, " d"]) -> tuple[Array, Array, Array]:
         """`y`, the slopes `dy_i / dx_i`, and the second derivatives."""
