@@ -108,8 +108,8 @@ def test_kinks_are_rounded_in_graded_coordinates():
         edge = market.sample_boundary(jax.random.key(0), 4_000)
         off = jax.vmap(problem.boundary.value)(edge) - jax.vmap(put)(edge)
         assert float(jnp.max(jnp.abs(off))) <= problem.miss
-        # s = (0.150, 0.811) there, logarithms; u = (0.036, 0.571). Widths 0.01 + 2 t (1 - t) along the axes are
-        # 0.265 and 0.316, or 0.079 and 0.500, and (sum w^-4)^(-1/4) of them 0.240 and 0.079.
+        # There s = (0.150, 0.811), u = (0.036, 0.571); the widths 0.01 + 2 t (1 - t) along the axes
+        # are 0.265 and 0.316, or 0.079 and 0.500, and (sum w^-4)^(-1/4) of them 0.240 and 0.079.
         widths = [one.boundary.field.width(jnp.array([0.3, 1.8])) for one in (problem, own)]
         np.testing.assert_allclose(widths, [0.240, 0.079], rtol=0.01)
 
