@@ -29,11 +29,11 @@ from qpde._network.base import trainable
 from qpde._problem.trial import Trial
 from qpde._rule import gauss_newton
 from qpde._rule.batch import Draw
-from qpde._rule.damped import solve_damped
-from qpde._rule.jacobian import AbstractTangent, explicit
 from qpde._rule.schedule import Clock
-from qpde._rule.tangent import tangent
 from qpde._rule.trials import Steps
+from qpde._tangent.damped import solve_damped
+from qpde._tangent.jacobian import AbstractTangent, explicit
+from qpde._tangent.tangent import tangent
 from qpde.studies._machine import machine, today, versions
 
 _POINTS, _TIMES, _LONGEST = 1_000, 8, 10.0

@@ -35,6 +35,7 @@ ROOMS = [
         "_problem",
         "zoo",
         "_files",
+        "_tangent",
         "_rule",
         "_train",
         "presets",

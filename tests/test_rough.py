@@ -229,9 +229,8 @@ def test_the_bound_of_the_basket_put(basket):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="0.152 in place of 0.157: no units and points of their own at free boundaries"
-)
 def test_the_value_of_the_basket_put(basket):
     near, solution = basket
     assert solution(np.ones(2)) == pytest.approx(float(near(np.ones(2))[0]), abs=1e-3)
+    points = np.random.default_rng(1).uniform(0.2, 3.0, (20_000, 2))
+    assert np.sqrt(np.mean((solution(points) - near(points)) ** 2)) <= 1e-3

@@ -25,14 +25,14 @@ from qpde import (
 from qpde._field.form import Factor, Identity, Matrix
 from qpde._network.base import trainable
 from qpde._problem.trial import Trial
-from qpde._rule import damped, jacobian
 from qpde._rule.batch import Batch
 from qpde._rule.gauss_newton import mean_square
 from qpde._rule.implicit import implicit_update
-from qpde._rule.jacobian import Explicit
-from qpde._rule.second_order import SecondOrder
-from qpde._rule.tangent import Structured, tangent
 from qpde._rule.trials import Steps
+from qpde._tangent import damped, jacobian
+from qpde._tangent.jacobian import Explicit
+from qpde._tangent.second_order import SecondOrder
+from qpde._tangent.tangent import Structured, tangent
 from qpde._train.run import _Start
 
 

@@ -38,6 +38,7 @@ from ._problem.verdict import Reason, Verdict, Word
 from ._rule.actor_critic import ActorCritic
 from ._rule.base import AbstractRule, Info
 from ._rule.batch import Batch, Draw
+from ._rule.deviations import LeastDeviations
 from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
 from ._rule.gauss_newton import GaussNewton
 from ._rule.implicit import ImplicitQLearning
@@ -130,6 +131,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "GaussNewton",
     "ImplicitQLearning",
     "VariableProjection",
+    "LeastDeviations",
     "PolicyIteration",
     "ActorCritic",
     "Flow",

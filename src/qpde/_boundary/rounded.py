@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._domain.base import AbstractDomain
+from .._domain.grade import Grade
 from .._equation.roughness import rough_on
 from .._field.base import AbstractField, Autodiff
 from .._field.form import AbstractForm
@@ -37,6 +38,7 @@ class Rounded(AbstractField):
     domain: AbstractDomain
     slopes: Numbers  # change of the operands of every kink over an inradius
     smoothing: Numbers
+    grade: Grade | None  # the coordinates in which a box has its distances
     choices: tuple[int, ...] = eqx.field(static=True)
 
     def judged_by(self) -> Callable[..., Any]:
@@ -54,7 +56,7 @@ class Rounded(AbstractField):
             inwards = _GROWTH * self.domain.eta.value(x)
             return jnp.sqrt(self.smoothing**2 + inwards * inwards)
         lower, upper = self.domain.enclosing_box
-        u = (x - lower) / (upper - lower)
+        u = (x - lower) / (upper - lower) if self.grade is None else self.grade(x)
         across = self.smoothing + 4.0 * _GROWTH * u * (1.0 - u)
         # A smooth minimum over the axes: (sum w^-4)^(-1/4).
         share = jnp.square(self.smoothing / across)
@@ -80,16 +82,23 @@ def _once(value: Array) -> Array:
 
 
 def round_off(
-    g: Callable[..., Any], domain: AbstractDomain, smoothing: float
+    g: Callable[..., Any], domain: AbstractDomain, smoothing: float, grade: Grade | None = None
 ) -> Approximation | None:
-    """`g` rounded off, with a bound for what that misses; None where its program does not become smooth."""
+    """`g` rounded off, with a bound for what that misses; None where its program does not become smooth.
+
+    Where the diffusion varies much along the axes of a box, as `grade` says, widths are taken in its
+    coordinates: they grow quickly away from a face at which there is little, as layers of the solution do.
+    """
     box = domain.enclosing_box
     choices = choose(g, box)
     if ROUNDED not in choices:
         return None
-    steep = np.nan_to_num(np.asarray(_slopes(g, domain, key_from(0))), posinf=0.0)  # roots at zero
+    steep = np.nan_to_num(
+        np.asarray(_slopes(g, domain, grade, key_from(0))), posinf=0.0
+    )  # roots at zero
     slopes = np.sqrt(np.mean(steep**2, axis=0))
-    field = Rounded(g, domain, slopes * domain.inradius, np.asarray(smoothing), choices)
+    inradius = domain.inradius if grade is None else 0.5
+    field = Rounded(g, domain, slopes * inradius, np.asarray(smoothing), grade, choices)
     if rough_on(field.judged_by(), box):
         return None
     how = "boundary values with kinks rounded off"
@@ -102,11 +111,13 @@ def round_off(
 
 
 @eqx.filter_jit
-def _slopes(g: Callable[..., Any], domain: AbstractDomain, key: PRNGKeyArray) -> Array:
+def _slopes(
+    g: Callable[..., Any], domain: AbstractDomain, grade: Grade | None, key: PRNGKeyArray
+) -> Array:
     """The size of the gradients of what vanishes at every kink: root mean squares at boundary points.
 
-    From derivatives along normal directions, whose mean square is that of the gradient; of arrays the
-    largest entry.
+    From derivatives along normal directions, whose mean square is that of the gradient, in the coordinates
+    of the grade; of arrays the largest entry.
     """
     points = domain.sample_boundary(key, _POINTS)
     random = jr.normal(jr.fold_in(key, 1), (_DIRECTIONS, domain.dim))
@@ -115,7 +126,8 @@ def _slopes(g: Callable[..., Any], domain: AbstractDomain, key: PRNGKeyArray) ->
         def along(v: Array) -> list[Array]:
             return jax.jvp(lambda y: gaps(g, y), (x,), (v,))[1]
 
-        squares = [jnp.mean(jnp.square(part), axis=0) for part in jax.vmap(along)(random)]
+        directions = random if grade is None else random / grade.slope(x)[None, :]
+        squares = [jnp.mean(jnp.square(part), axis=0) for part in jax.vmap(along)(directions)]
         return jnp.sqrt(jnp.stack([jnp.max(square) for square in squares]))
 
     return jax.vmap(at)(points)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.typing import DTypeLike
@@ -19,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import shown, whole
 from .._domain.base import AbstractDomain
+from .._domain.grade import Grade
 from .._field.base import AbstractField, Autodiff
 from .._field.slips import check_signature, expect_scalar
 from .._precision import Numbers, number
@@ -32,7 +34,8 @@ class Frozen(eqx.Module):
 
 def trainable(network: AbstractField) -> tuple[AbstractField, AbstractField]:
     """Split a network into its trained arrays and the rest; `eqx.combine` joins them again."""
-    spec = jax.tree.map(eqx.is_inexact_array, network, is_leaf=lambda n: isinstance(n, Frozen))
+    fixed = Frozen | GradedFrame
+    spec = jax.tree.map(eqx.is_inexact_array, network, is_leaf=lambda n: isinstance(n, fixed))
     return eqx.partition(network, spec)
 
 
@@ -95,9 +98,34 @@ class Frame(eqx.Module):
     def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         return (x - self.centre.array) / self.half.array
 
+    def all(self, points: np.ndarray) -> np.ndarray:
+        """`y` at many points."""
+        return (points - self.centre.array) / self.half.array
+
     def slopes(self, w: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """The rows of `w` as gradients in `x`."""
         return w / self.half.array[None, :]
+
+    def derivatives(self, x: Float[Array, " d"]) -> tuple[Array, Array, None]:
+        """`y`, the slopes `dy_i / dx_i`, and no second derivatives."""
+        return self(x), 1.0 / self.half.array.astype(x.dtype), None
+
+
+class GradedFrame(eqx.Module):
+    """The change of variables `y = 2 s - 1` with the graded coordinates `s` of a box; it is not trained."""
+
+    grade: Grade
+
+    def __call__(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return 2.0 * self.grade(x) - 1.0
+
+    def all(self, points: np.ndarray) -> np.ndarray:
+        """`y` at many points."""
+        return np.asarray(jax.vmap(self)(jnp.asarray(points)))
+
+    def derivatives(self, x: Float[Array, " d"]) -> tuple[Array, Array, Array]:
+        """`y`, the slopes `dy_i / dx_i`, and the second derivatives."""
+        return self(x), 2.0 * self.grade.slope(x), 2.0 * self.grade.bend(x)
 
 
 def as_network_field(

@@ -18,13 +18,14 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations
-from .._arguments import flag, real, whole
+from .._arguments import flag, real, reals, shown, whole
 from .._domain.base import AbstractDomain, drawn
+from .._domain.grade import Grade
 from .._field.base import SourcedField
 from .._field.form import AbstractForm
 from .._precision import Numbers
 from ..activations import AbstractActivation
-from .base import AbstractNetwork, Frame, Frozen, as_width, generator
+from .base import AbstractNetwork, Frame, Frozen, GradedFrame, as_width, generator
 
 
 class Ridge(AbstractNetwork):
@@ -38,6 +39,9 @@ class Ridge(AbstractNetwork):
     - `scale`: the standard deviation of the units' weights, in coordinates `t` of spread one; the larger,
       the finer what the units can follow.
     - `quadratic`: a full quadratic form beside the units, instead of a multiple of `|y|^2`.
+    - `ratio`: on a box, how many times as large the root of the diffusion along an axis is at its upper end
+      as at its lower one, a number an axis. Units are then as much finer where there is less diffusion; for
+      prices, whose diffusion is proportional to their squares, they look along logarithms.
     """
 
     width: int = eqx.field(static=True)
@@ -45,6 +49,7 @@ class Ridge(AbstractNetwork):
     activation: AbstractActivation
     scale: Numbers
     quadratic: bool = eqx.field(static=True)
+    ratio: Numbers | None
 
     def __init__(
         self,
@@ -53,18 +58,23 @@ class Ridge(AbstractNetwork):
         rank: int | None = None,
         scale: float = 1.0,
         quadratic: bool = False,
+        ratio: Any = None,
         activation: Any = activations.tanh,
     ):
         self.width = as_width(width)
         self.rank = None if rank is None else whole("rank", rank, least=1)
         self.scale = real("scale", scale, above=0.0)
         self.quadratic = flag("quadratic", quadratic)
+        self.ratio = None if ratio is None else np.atleast_1d(reals("ratio", ratio))
+        if self.ratio is not None and np.min(self.ratio, initial=np.inf) <= 0:
+            raise ValueError(f"ratio must be positive numbers, one an axis, got {shown(ratio)}.")
         self.activation = activations.as_activation(activation)
 
     def build(self, domain: AbstractDomain, *, key: PRNGKeyArray) -> "RidgeField":
-        frame = Frame.of(domain, True)
+        grade = None if self.ratio is None else _graded(domain, self.ratio)
+        frame = Frame.of(domain, True) if grade is None else GradedFrame(grade)
         points = np.asarray(drawn(domain, key, max(self.width, 512)))
-        y = (points - frame.centre.array) / frame.half.array
+        y = frame.all(points)
         if self.rank is None:
             directions: Any = Frozen(np.eye(domain.dim))
         else:
@@ -73,9 +83,23 @@ class Ridge(AbstractNetwork):
             random = generator(key).standard_normal((domain.dim, self.rank))
             directions = jnp.asarray(spread_one(np.linalg.qr(random)[0], y))
         field = RidgeField.empty(
-            domain, self.width, directions, quadratic=self.quadratic, activation=self.activation
+            domain,
+            self.width,
+            directions,
+            quadratic=self.quadratic,
+            grade=grade,
+            activation=self.activation,
         )
         return field.with_units(*units(generator(key), field, y, float(self.scale)))
+
+
+def _graded(domain: AbstractDomain, ratio: np.ndarray) -> Grade:
+    if not domain.fills_box or ratio.size != domain.dim:
+        raise ValueError(
+            f"ratio is for boxes and has a number an axis: {domain.dim} for {domain!r}, got {ratio.size}. "
+            "Leave it out on other domains."
+        )
+    return Grade(*domain.enclosing_box, ratio)
 
 
 def spread_one(directions: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -128,7 +152,7 @@ class RidgeField(SourcedField):
     z: Frozen
     b: Frozen
     polynomial: Quadratic
-    frame: Frame
+    frame: Frame | GradedFrame
     activation: AbstractActivation
 
     @classmethod
@@ -139,6 +163,7 @@ class RidgeField(SourcedField):
         directions: Any,
         *,
         quadratic: bool,
+        grade: Grade | None = None,
         activation: AbstractActivation = activations.tanh,
     ) -> "RidgeField":
         """The network that is zero, with units that are constant."""
@@ -149,7 +174,7 @@ class RidgeField(SourcedField):
             z=Frozen(np.zeros((rank, width))),
             b=Frozen(np.zeros(width)),
             polynomial=Quadratic.zero(domain.dim, quadratic),
-            frame=Frame.of(domain, True),
+            frame=Frame.of(domain, True) if grade is None else GradedFrame(grade),
             activation=activation,
         )
 
@@ -188,7 +213,7 @@ class RidgeAt:
 
     def __init__(self, field: RidgeField, x: Float[Array, " d"]):
         self._c, self._z, self._p = field.c, field.z.array, field.polynomial
-        self._half, self._y = field.frame.half.array, field.frame(x)
+        self._y, self._slope, self._bend = field.frame.derivatives(x)
         self._a = field.directions
         t = self._y @ self._a
         # Derivatives that nobody asks for are removed by the compiler.
@@ -200,22 +225,31 @@ class RidgeAt:
         return jnp.dot(self._s, self._c) + polynomial
 
     def grad(self) -> Float[Array, " d"]:
+        return self._slope * self._in_frame()
+
+    def _in_frame(self) -> Float[Array, " d"]:
+        """The gradient in the coordinates of the frame."""
         p = self._p
         hidden = self._a @ (self._z @ (self._c * self._s1))
-        return (hidden + p.slope + 2.0 * p.apply(self._y)) / self._half
+        return hidden + p.slope + 2.0 * p.apply(self._y)
 
     def trace(self, form: AbstractForm) -> Float[Array, ""]:
-        slopes = self._a / self._half[:, None]
+        slopes = self._a * self._slope[:, None]
         small = jax.vmap(form.apply, in_axes=1)(slopes) @ slopes  # A' form A
-        hidden = jnp.dot(self._s2 * jnp.sum((small @ self._z) * self._z, axis=0), self._c)
+        total = jnp.dot(self._s2 * jnp.sum((small @ self._z) * self._z, axis=0), self._c)
         p = self._p
         if p.curvature.ndim == 0:
-            diagonal = form.diagonal(self._y) / (self._half * self._half)
-            return hidden + 2.0 * p.curvature * jnp.sum(diagonal)
-        return hidden + 2.0 * form.contract(p.matrix() / jnp.outer(self._half, self._half))
+            diagonal = form.diagonal(self._y) * (self._slope * self._slope)
+            total += 2.0 * p.curvature * jnp.sum(diagonal)
+        else:
+            total += 2.0 * form.contract(p.matrix() * jnp.outer(self._slope, self._slope))
+        if self._bend is None:
+            return total
+        return total + jnp.dot(form.diagonal(self._y), self._bend * self._in_frame())
 
     def hessian(self) -> Float[Array, "d d"]:
-        slopes = self._a / self._half[:, None]
+        slopes = self._a * self._slope[:, None]
         inner = (self._z * (self._c * self._s2)[None, :]) @ self._z.T
-        bent = self._p.matrix() / jnp.outer(self._half, self._half)
-        return slopes @ inner @ slopes.T + 2.0 * bent
+        total = slopes @ inner @ slopes.T
+        total += 2.0 * self._p.matrix() * jnp.outer(self._slope, self._slope)
+        return total if self._bend is None else total + jnp.diag(self._bend * self._in_frame())

@@ -15,8 +15,11 @@ from .._arguments import a_function, an_instance, flag, reals, shown
 from .._boundary.conditions import Clamped, Conditions, SimplySupported
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
+from .._boundary.rounded import Rounded, round_off
 from .._domain.base import AbstractDomain
+from .._domain.grade import Grade
 from .._domain.space import Space
+from .._equation.grade import grade_of
 from .._equation.operator import Operator
 from .._equation.roughness import field_roughness
 from .._field.base import AbstractField, Autodiff, as_field
@@ -157,6 +160,8 @@ class Problem(eqx.Module):
         _check_order(self)
         self.equation = recognised("The equation", equation, self.dim, jet=True)
         self.exact = recognised("The exact solution", exact, self.dim)
+        if self.boundary is not field:
+            self.boundary = _in_grade(self.boundary, self)
         sign, self.notes = looked_at(self)
         self.orientation, self.recipe = number(sign), None
         self.rate = number(time_rate(self))
@@ -185,6 +190,12 @@ class Problem(eqx.Module):
         """
         with x64():
             return Operator.of(self.domain, self.equation, self.orientation)
+
+    @functools.cached_property
+    def grade(self) -> Grade | None:
+        """Coordinates of a box in which the diffusion varies less; None where it varies little."""
+        with x64():
+            return grade_of(self.equation, self.domain)
 
     @property
     def data(self) -> AbstractField:
@@ -282,6 +293,16 @@ def _smooth_inside(data: AbstractField, domain: AbstractDomain) -> AbstractField
             "blind_to_kinks=True, and no bound is given."
         )
     return data if not field_roughness(data, domain) else lift(data.value, domain)
+
+
+def _in_grade(data: AbstractField, problem: Problem) -> AbstractField:
+    """Boundary values with rounded kinks, their widths in the coordinates in which diffusion varies less."""
+    if not isinstance(data, Approximation) or not isinstance(data.field, Rounded):
+        return data
+    old, grade = data.field, problem.grade
+    if grade is None:
+        return data
+    return round_off(old.g, old.domain, float(old.smoothing), grade) or data
 
 
 def _check_hashable(what: str, function: Any) -> None:

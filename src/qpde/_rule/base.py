@@ -81,6 +81,12 @@ class AbstractRule(eqx.Module):
         """What the rule makes small beside the mean of `(L Q)^2`, at boundary points; zero by default."""
         return jnp.zeros((), edge.dtype)
 
+    def held_out_loss(
+        self, residual: Float[Array, " n"], weights: Float[Array, " n"]
+    ) -> Float[Array, ""]:
+        """What decides between iterates, from `L Q` at points that no step has seen: its mean square."""
+        return jnp.mean(weights * residual * residual)
+
     def batch_factor(self, state: PyTree) -> int:
         """By how much the batch is multiplied in the next block; the engine asks between blocks."""
         return 1

@@ -21,11 +21,11 @@ from .._arguments import real, whole
 from .._network.base import trainable
 from .._precision import Numbers
 from .._problem.trial import Trial
+from .._tangent.damped import solve_damped
+from .._tangent.tangent import tangent
 from .base import AbstractRule, Info
 from .batch import Batch, Draw
-from .damped import solve_damped
 from .schedule import Clock
-from .tangent import tangent
 from .trials import Steps
 
 # The damping that is best changes by many powers of ten from one step to the next where the equation is

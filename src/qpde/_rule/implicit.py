@@ -25,12 +25,12 @@ from .._arguments import real
 from .._network.base import trainable
 from .._precision import Numbers
 from .._problem.trial import Trial
+from .._tangent.jacobian import AbstractTangent
+from .._tangent.tangent import tangent
 from .base import AbstractRule, Info
 from .batch import Draw
 from .gauss_newton import require_double
-from .jacobian import AbstractTangent
 from .schedule import Clock
-from .tangent import tangent
 from .trials import Steps
 
 _AROUND = (1e-4, 1e-2, 1.0, 1e2, 1e4)

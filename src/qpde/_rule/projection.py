@@ -245,12 +245,8 @@ def best_outer(
     """
     outer, inner, rest = split(trial.network)
     now, unravel = jax.flatten_util.ravel_pytree(outer)
-    system = _system(here.outer, here.residual)
-    dampings = damping * jnp.asarray(_AROUND)
-    # About zero, seen from here: the system is for the change of the coefficients.
-    changes = jax.lax.map(lambda one: system.solve(one, -now), dampings)
-    steps = [a * changes for a in _LENGTHS]
-    found = now[None, :] + jnp.concatenate([jnp.zeros_like(now)[None, :], *steps])
+    steps, dampings = steps_outer(now, here, damping)
+    found = now[None, :] + jnp.concatenate([jnp.zeros_like(now)[None, :], steps])
 
     def loss(coefficients: Array) -> Array:
         return mean_square(trial, eqx.combine(unravel(coefficients), inner), rest, second)
@@ -258,5 +254,15 @@ def best_outer(
     losses = jax.lax.map(loss, found)
     losses = jnp.where(jnp.isfinite(losses), losses, jnp.inf)
     best = jnp.argmin(losses)
-    which = jnp.maximum(best - 1, 0) % len(_AROUND)
-    return losses[best], found[best], dampings[which], losses[0]
+    return losses[best], found[best], dampings[jnp.maximum(best - 1, 0)], losses[0]
+
+
+def steps_outer(
+    now: Float[Array, " n"], here: Rows, damping: Array
+) -> tuple[Float[Array, "k n"], Float[Array, " k"]]:
+    """Changes of the output coefficients to try, and the damping of each."""
+    system = _system(here.outer, here.residual)
+    dampings = damping * jnp.asarray(_AROUND)
+    # About zero, seen from here: the system is for the change of the coefficients.
+    changes = jax.lax.map(lambda one: system.solve(one, -now), dampings)
+    return jnp.concatenate([a * changes for a in _LENGTHS]), jnp.tile(dampings, len(_LENGTHS))

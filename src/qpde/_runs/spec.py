@@ -14,6 +14,7 @@ from .._files.damage import COUNT, Fits, check_schema, parse_json
 from .._problem.problem import Problem
 from .._rule.actor_critic import ActorCritic
 from .._rule.base import AbstractRule
+from .._rule.deviations import LeastDeviations
 from .._rule.first_order import DeepGalerkin, Penalty, QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._rule.implicit import ImplicitQLearning
@@ -26,7 +27,8 @@ RULES: dict[str, type[AbstractRule]] = {
     rule.name: rule
     for rule in (
         *(QLearning, DeepGalerkin, Penalty),
-        *(GaussNewton, ImplicitQLearning, VariableProjection, PolicyIteration, ActorCritic),
+        *(GaussNewton, ImplicitQLearning, VariableProjection, LeastDeviations),
+        *(PolicyIteration, ActorCritic),
     )
 }
 PRESETS = {"paper": presets.paper}

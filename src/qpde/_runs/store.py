@@ -44,7 +44,7 @@ from .._files.fingerprint import (
     programs,
 )
 from .._limit.field import KernelField
-from .._network.base import Frozen, as_network_field, trainable
+from .._network.base import Frozen, GradedFrame, as_network_field, trainable
 from .._network.mlp import MLP, DeepField
 from .._network.ridge import Ridge, RidgeField
 from .._network.shallow import Shallow, ShallowField
@@ -81,6 +81,7 @@ _NETWORK = (
         "rank": (COUNT, None),
         "activation": _ACTIVATION,
         "quadratic": bool,
+        "ratio?": [NUMBER],
     },
     {"kind": one_of("limit"), "tables": [COUNT], "round": bool},
     {"kind": _OWN, "program?": SHA256},
@@ -356,7 +357,9 @@ def _describe_network(network: Any, dim: int, precision: str) -> dict[str, Any]:
     if isinstance(network, RidgeField) and activation:
         rank = None if isinstance(network.a, Frozen) else network.rank
         quadratic = network.polynomial.curvature.ndim > 0
-        words = {"kind": "ridge", "width": network.width, "rank": rank}
+        words: dict[str, Any] = {"kind": "ridge", "width": network.width, "rank": rank}
+        if isinstance(network.frame, GradedFrame):
+            words["ratio"] = [float(number) for number in network.frame.grade.ratio]
         return words | {"activation": activation, "quadratic": quadratic}
     if isinstance(network, DeepField) and activation:
         widths = [weight.shape[0] for weight in network.weights[:-1]]
@@ -383,7 +386,10 @@ def _rebuild_network(words: dict[str, Any], arrays: Any, own: Any, path: Path) -
         return MLP(words["widths"], activation=activation)
     if words["kind"] == "ridge":
         rank, quadratic = words["rank"], words["quadratic"]
-        return Ridge(words["width"], rank=rank, quadratic=quadratic, activation=activation)
+        ratio = words.get("ratio")
+        return Ridge(
+            words["width"], rank=rank, quadratic=quadratic, ratio=ratio, activation=activation
+        )
     polynomial = words.get("polynomial", False)
     return Shallow(words["width"], activation=activation, polynomial=polynomial)
 

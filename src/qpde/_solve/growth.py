@@ -21,9 +21,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._equation.choices import chooses
 from .._equation.operator import Structure
 from .._field.base import AbstractField, Constant
-from .._network.base import Frame, Frozen, trainable
+from .._network.base import Frame, Frozen, GradedFrame, trainable
 from .._network.pairs import PairsField
 from .._network.ridge import RidgeField, spread_one, units
 from .._precision import cast, key_from
@@ -31,6 +32,7 @@ from .._problem.measure import drawn_by
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .._rule.batch import Batch
+from .._rule.deviations import LeastDeviations
 from .._rule.projection import VariableProjection, best_outer, rows_outer
 from .._train.plan import Plan, make_plan
 
@@ -79,7 +81,7 @@ def attempts(plans: list[Plan]) -> Course:
         field = make()
         if field is not None:
             yield from course.tried(grower.plan(field))
-            if course.share <= _DECENT:
+            if course.share <= _DECENT or grower.chooses:
                 yield from _wider(grower, course)
     if course.share > _GOOD:
         solution = None
@@ -140,6 +142,9 @@ class _Grower:
         self._dim = plan.problem.dim
         self._full = self._dim <= _FULL
         self._frame = Frame.of(plan.problem.domain, True)
+        # Such a solution is not smooth: every network leaves much, and a wider one is worth it all the same.
+        self.chooses = self._dim <= _SPACE and chooses(plan.problem.operator)
+        self._grade = plan.problem.grade if self._dim <= _SPACE else None
         points, weights = drawn_by(plan.measure, key_from(plan.seed, 0x6121), 2 * _POINTS)
         self._points = np.asarray(points)
         roots = np.asarray(weights) / _POINTS
@@ -161,9 +166,9 @@ class _Grower:
         return cls(make_plan(solution.problem, measure=solution.measure, seed=solution.seed))
 
     def loss(self, network: AbstractField) -> float:
-        """The mean of `(L Q)^2` at fresh points."""
+        """The mean of `(L Q)^2` at fresh points; of an equation that chooses, the squared one of `|L Q|`."""
         trial = cast(self._trial.with_network(network), "float64")
-        return float(_mean_square(trial, *self._fresh))
+        return float(_mean_square(trial, *self._fresh, self.chooses))
 
     def kinds(self) -> list[Callable[[], Fixed | None]]:
         """The networks to begin with."""
@@ -211,10 +216,10 @@ class _Grower:
         return make_plan(
             self._problem,
             network=field,
-            rule=VariableProjection(),
+            rule=LeastDeviations() if self.chooses else VariableProjection(),
             batch=batch,
             steps=2 if linear and fixed else 24,
-            patience=_PATIENCE_FIXED if fixed else _PATIENCE,
+            patience=_PATIENCE_FIXED if fixed and not self.chooses else _PATIENCE,
             measure=self._plan.measure,
             seed=self._plan.seed,
         )
@@ -277,7 +282,9 @@ class _Grower:
         return field.with_units(z, -z[along, np.arange(width)] * places)
 
     def _empty(self, width: int, directions: Any) -> RidgeField:
-        return RidgeField.empty(self._problem.domain, width, directions, quadratic=self._full)
+        return RidgeField.empty(
+            self._problem.domain, width, directions, quadratic=self._full, grade=self._grade
+        )
 
     def _scaled(self, field: RidgeField, scales: tuple[float, ...]) -> RidgeField:
         """The network with units at the scale that a quick least-squares fit on fresh points prefers."""
@@ -290,7 +297,8 @@ class _Grower:
         return fields[int(np.argmin(np.where(np.isfinite(losses), losses, np.inf)))]
 
     def _y(self) -> np.ndarray:
-        return (self._points - self._frame.centre.array) / self._frame.half.array
+        frame = self._frame if self._grade is None else GradedFrame(self._grade)
+        return frame.all(self._points)
 
     def _gradients(self, function: Callable[[Array], Array]) -> np.ndarray | None:
         """Gradients in the frame, without what a quadratic form beside the units takes over."""
@@ -319,8 +327,10 @@ def _size(field: AbstractField) -> int:
 
 
 @eqx.filter_jit
-def _mean_square(trial: Trial, points: Any, weights: Any) -> Float[Array, ""]:
+def _mean_square(trial: Trial, points: Any, weights: Any, chooses: bool) -> Float[Array, ""]:
     residual = jax.lax.map(trial.residual, points, batch_size=1_024)
+    if chooses:
+        return jnp.square(jnp.dot(weights, jnp.abs(residual)))
     return jnp.dot(weights, residual * residual)
 
 

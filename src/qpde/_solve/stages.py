@@ -20,6 +20,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._equation.choices import chooses
 from .._network.shallow import Shallow
 from .._precision import as_called, cast, key_from, x64
 from .._problem.measure import AbstractMeasure
@@ -57,7 +58,8 @@ def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
     given = dict(given)
     if "initial" in given:
         return [_finish(problem, given)]
-    grows = GROWS and "network" not in given and problem.dim > 1
+    # On a line the network of the stages does as well, unless second derivatives jump.
+    grows = GROWS and "network" not in given and (problem.dim > 1 or chooses(problem.operator))
     if "network" not in given:
         width = 64 if problem.dim == 1 else 256
         given["network"] = Shallow(

@@ -1,0 +1,1 @@
+"""How residuals and values move with the parameters: Jacobians that need not be made, and their systems."""
