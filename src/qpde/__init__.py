@@ -22,6 +22,7 @@ from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
 from ._network.base import AbstractNetwork, Frozen, trainable
 from ._network.mlp import MLP
+from ._network.pairs import Pairs
 from ._network.ridge import Ridge
 from ._network.separable import Separable
 from ._network.shallow import Shallow
@@ -113,6 +114,7 @@ __all__ = [  # noqa: RUF022 - by topic
     # networks
     "Shallow",
     "MLP",
+    "Pairs",
     "Ridge",
     "Separable",
     "Frozen",
