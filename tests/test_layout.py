@@ -36,6 +36,7 @@ ROOMS = [
         "zoo",
         "_files",
         "_rule",
+        "_control_rules",
         "_train",
         "presets",
         "_limit",
