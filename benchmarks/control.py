@@ -37,9 +37,9 @@ def line(name: str, solution: qpde.Solution, seconds: float) -> None:
 def regulators() -> None:
     """Riccati's values and feedbacks."""
     _solved(
-        ("lqr", 20, 3),
-        ("lqr", 100, 3),
-        ("lqr_matrices", 20, 3),
+        ("lqr", 20, 8),
+        ("lqr", 100, 8),
+        ("lqr_matrices", 20, 12),
         ("lqr_diffusion", 5, 8),
         ("lqr_diffusion", 10, 8),
         ("lqr_diffusion", 20, 8),
@@ -155,7 +155,7 @@ def plates() -> None:
     cases: list[tuple[str, int, int, int, float]] = [
         ("clamped_load", 100, 16, 50, 1.0),
         ("supported_plate", 3, 96, 500, 20.0),
-        ("clamped_waves", 10, 320, 1_200, 55.0),
+        ("clamped_waves", 10, 256, 1_000, 35.0),
     ]
     for name, dim, width, batch, budget in cases:
         began = time.perf_counter()

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from qpde import zoo
 from qpde._domain.squared import Cosines, Moved, Sines, Squared, SquaredSphere
 from qpde._field.form import Identity
 from qpde._field.jet import Jet, Product
+from qpde._network.moved import MovedShallowAt
 from qpde._problem.trial import Trial
 
 WIDE: dict[str, Any] = {
@@ -56,6 +58,23 @@ def test_derivatives_of_fourth_order(name):
         np.testing.assert_allclose(field.bilaplacian(x), laplacian(lap)(x), rtol=1e-8)
         parts = sum(scale * form.contract(jnp.eye(3)) for scale, form in field.hessian_parts(x))
         np.testing.assert_allclose(parts, lap(x), rtol=1e-9)
+
+
+def test_a_shallow_network_in_other_coordinates():
+    """The closed forms, polynomial and all, against automatic differentiation of the value."""
+    with jax.enable_x64(True):
+        moved, x = fields()["moved"], jnp.asarray([0.3, -0.2, 0.9])
+        p = moved.inner.polynomial
+        bent = eqx.tree_at(
+            lambda f: (f.inner.polynomial.slope, f.inner.polynomial.curvature),
+            moved,
+            (p.slope + 0.7, p.curvature - 1.3),
+        )
+        at = MovedShallowAt(bent.inner, bent.coordinates, x)
+        lap = laplacian(bent.value)
+        np.testing.assert_allclose(at.trace(Identity()), lap(x), rtol=1e-9)
+        np.testing.assert_allclose(at.laplacian_grad(), jax.grad(lap)(x), rtol=1e-8)
+        np.testing.assert_allclose(at.bilaplacian(), laplacian(lap)(x), rtol=1e-8)
 
 
 @pytest.mark.daily("sphere")

@@ -37,6 +37,7 @@ ROOMS = [
         "_files",
         "_tangent",
         "_rule",
+        "_control_rules",
         "_train",
         "presets",
         "_limit",

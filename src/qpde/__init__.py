@@ -6,6 +6,8 @@ from ._boundary.lift import lift
 from ._control.actions import BoxActions, FiniteActions, FreeActions
 from ._control.base import AbstractControl
 from ._control.control import Control
+from ._control_rules.actor_critic import ActorCritic
+from ._control_rules.policy_iteration import PolicyIteration
 from ._domain.base import AbstractDomain
 from ._domain.box import Box, Interval
 from ._domain.cylinder import Cylinder
@@ -35,14 +37,12 @@ from ._problem.score import Score
 from ._problem.solution import History, Solution, Stage
 from ._problem.trial import Trial
 from ._problem.verdict import Reason, Verdict, Word
-from ._rule.actor_critic import ActorCritic
 from ._rule.base import AbstractRule, Info
 from ._rule.batch import Batch, Draw
 from ._rule.deviations import LeastDeviations
 from ._rule.first_order import DeepGalerkin, Flow, Penalty, QLearning, Truncation
 from ._rule.gauss_newton import GaussNewton
 from ._rule.implicit import ImplicitQLearning
-from ._rule.policy_iteration import PolicyIteration
 from ._rule.projection import VariableProjection
 from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
 from ._runs.store import load, save

@@ -73,10 +73,9 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
         known = problem.exact is not None
         uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
         part = _chunk(wide, domain, problem.factor, problem.exact, points, weights, uniform)
-        control = problem.equation
-        acts = isinstance(control, AbstractControl)
-        if acts and problem.exact is not None and i * size < _ACTIONS:
-            found = _squared_actions(control, wide, problem.exact, uniform)
+        control, exact = problem.equation, problem.exact
+        if isinstance(control, AbstractControl) and exact is not None and i * size < _ACTIONS:
+            found = _squared_actions(control, wide, exact, uniform)
             actions.append([np.asarray(column) for column in found])
         parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]

@@ -11,6 +11,8 @@ from .._domain.squared import Cosines, Moved
 from .._field.base import AbstractField, by_value
 from .._field.form import AbstractForm
 from .._field.jet import At, Equation, Jet, Product, Source, Sum
+from .._network.moved import MovedShallowAt
+from .._network.shallow import ShallowField
 from .._precision import Numbers, like
 from .problem import Problem
 
@@ -75,6 +77,8 @@ class Trial(eqx.Module):
         return Jet(Product(Jet(eta.at(x), x), Jet(source, x), cross), x)
 
     def _source(self, network: AbstractField, x: Float[Array, " d"]) -> Source:
+        if self.coordinates is not None and type(network) is ShallowField:
+            return MovedShallowAt(network, self.coordinates, x)
         if self.coordinates is not None:
             return At(Moved(network, self.coordinates), x)
         source = network.at(x)

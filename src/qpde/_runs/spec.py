@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import presets, zoo
+from .._control_rules.actor_critic import ActorCritic
+from .._control_rules.policy_iteration import PolicyIteration
 from .._files.damage import COUNT, Fits, check_schema, parse_json
 from .._problem.problem import Problem
-from .._rule.actor_critic import ActorCritic
 from .._rule.base import AbstractRule
 from .._rule.deviations import LeastDeviations
 from .._rule.first_order import DeepGalerkin, Penalty, QLearning
 from .._rule.gauss_newton import GaussNewton
 from .._rule.implicit import ImplicitQLearning
-from .._rule.policy_iteration import PolicyIteration
 from .._rule.projection import VariableProjection
 from .._solve.stages import BUDGET
 from .source import run_file, source_files, split_name

@@ -21,10 +21,10 @@ from .._control.control import Control
 from .._field.jet import Jet
 from .._network.base import Frame, trainable
 from .._problem.trial import Trial
-from .base import AbstractRule, Info
-from .batch import Batch, Draw
-from .first_order import ADAM
-from .schedule import AbstractSchedule, Clock, Cosine, as_schedule
+from .._rule.base import AbstractRule, Info
+from .._rule.batch import Batch, Draw
+from .._rule.first_order import ADAM
+from .._rule.schedule import AbstractSchedule, Clock, Cosine, as_schedule
 
 
 class Actor(eqx.Module):

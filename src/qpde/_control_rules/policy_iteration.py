@@ -20,10 +20,10 @@ from .._control.policy import Greedy
 from .._network.base import trainable
 from .._precision import Numbers
 from .._problem.trial import Trial
-from .base import AbstractRule, Info
-from .batch import Draw
-from .gauss_newton import GaussNewton, mean_square
-from .schedule import Clock
+from .._rule.base import AbstractRule, Info
+from .._rule.batch import Draw
+from .._rule.gauss_newton import GaussNewton, mean_square
+from .._rule.schedule import Clock
 
 # An evaluation has gone far enough when its residual has less than this part of the mean square of `L Q`.
 _ENOUGH = 0.01

@@ -1,0 +1,1 @@
+"""Rules for control problems: policy iteration, actor and critic."""
