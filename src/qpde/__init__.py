@@ -19,6 +19,7 @@ from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
 from ._network.base import AbstractNetwork, Frozen, trainable
 from ._network.mlp import MLP
+from ._network.pairs import Pairs
 from ._network.ridge import Ridge
 from ._network.shallow import Shallow
 from ._problem.accuracy import Accuracy
@@ -99,6 +100,7 @@ __all__ = [  # noqa: RUF022 - by topic
     # networks
     "Shallow",
     "MLP",
+    "Pairs",
     "Ridge",
     "Frozen",
     "activations",
