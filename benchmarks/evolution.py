@@ -10,6 +10,7 @@ flow of the reaction from the mean of the terminal values.
 import argparse
 import math
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,8 @@ def absorbed(dim: int, t: float) -> float:
     order, total, z = 0.5 * dim - 1.0, 0.0, 1e-3
     while z < 60.0:
         if jv(order, z) * jv(order, z + 0.1) < 0:
-            j = float(brentq(lambda s: float(jv(order, s)), z, z + 0.1))
+            root: Any = brentq(lambda s: float(jv(order, s)), z, z + 0.1)
+            j = float(root)
             total += j ** (order - 1) * math.exp(-j * j * t / 2) / jv(order + 1, j)
         z += 0.1
     return float(total / (2 ** (order - 1) * gamma(order + 1)))
@@ -82,7 +84,7 @@ def row(name: str, dim: int, budget: float, seed: int) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="names such as heat_ball-10, with commas")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds of training each")
     parser.add_argument("--seed", type=int, default=0)

@@ -240,6 +240,7 @@ def test_the_carried_data_alone_come_near(name):
     with jax.enable_x64(True):
         problem = zoo.CATALOGUE[name].build(50)
         assert problem.recipe is not None
+        assert isinstance(problem.domain, Paths)
         found = float(problem.boundary.value(jnp.asarray(problem.domain.start)))
     # The quadratic gradient of the last one is no part of what carries the data.
     off = 1e-2 if name == "hjb_quadratic" else 3e-3
