@@ -38,7 +38,8 @@ def absorbed(dim: int, t: float) -> float:
     order, total, z = 0.5 * dim - 1.0, 0.0, 1e-3
     while z < 60.0:
         if jv(order, z) * jv(order, z + 0.1) < 0:
-            j: Any = brentq(lambda s: float(jv(order, s)), z, z + 0.1)
+            root: Any = brentq(lambda s: float(jv(order, s)), z, z + 0.1)
+            j = float(root)
             total += j ** (order - 1) * math.exp(-j * j * t / 2) / jv(order + 1, j)
         z += 0.1
     return float(total / (2 ** (order - 1) * gamma(order + 1)))

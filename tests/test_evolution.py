@@ -138,6 +138,21 @@ def test_wrong_problems_are_refused(change, message):
         qpde.Problem(BALL, **given)
 
 
+@pytest.mark.parametrize(
+    "equation",
+    [
+        lambda x, t, u: u.generator(-x, 1.0) - 2 * u.dt,
+        lambda x, t, u: u.laplacian - u.grad @ u.grad + x[0] * u.grad[1] - 2 * u.dt,
+        lambda x, t, u: 2 * u.dt - jnp.exp(t) * u.laplacian + u.value**3,
+    ],
+    ids=["drift", "quadratic", "opposite sign"],
+)
+def test_the_factor_of_the_derivative_in_time_is_found(equation):
+    problem = qpde.Problem(BALL, equation, time=1.0, initial=0.0)
+    assert float(problem.rate) == 2.0
+    assert float(problem.orientation) == (-1.0 if "exp" in equation.__code__.co_names else 1.0)
+
+
 def test_the_extension_has_the_data():
     def side(x, t):
         return jnp.cos(x[0]) * (1 + t)

@@ -14,6 +14,36 @@ from .form import AbstractForm, with_time
 from .jet import Jet, UnknownAsk
 
 
+class Apart(Jet):
+    """A jet in space and time whose derivative in time is a variable of its own.
+
+    As part of the gradient it could not be told apart, in a program, from the derivatives in space.
+    """
+
+    def __init__(self, whole: Jet, z: Float[Array, " d"], dt: Float[Array, ""]):
+        super().__init__(_Same(whole), z)
+        self.in_time = dt
+
+
+class _Same:
+    """The answers of a jet."""
+
+    def __init__(self, whole: Jet):
+        self._whole = whole
+
+    def value(self) -> Float[Array, ""]:
+        return self._whole.value
+
+    def grad(self) -> Float[Array, " d"]:
+        return self._whole.grad
+
+    def trace(self, form: AbstractForm) -> Float[Array, ""]:
+        return self._whole.contract(form)
+
+    def hessian(self) -> Float[Array, "d d"]:
+        return self._whole.hessian
+
+
 class _InSpace:
     """Answers in the space coordinates, from a jet in space and time."""
 
@@ -49,7 +79,7 @@ class EvolutionJet(Jet):
     @property
     def dt(self) -> Float[Array, ""]:
         """The derivative in time."""
-        return self._whole.grad[-1]
+        return self._whole.in_time if isinstance(self._whole, Apart) else self._whole.grad[-1]
 
     def __getattr__(self, name: str) -> Any:
         raise UnknownAsk(

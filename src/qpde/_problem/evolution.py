@@ -19,9 +19,8 @@ from .._domain.base import AbstractDomain, drawn, drawn_on_boundary
 from .._domain.cylinder import Cylinder
 from .._equation.operator import Operator, Structure
 from .._field.base import AbstractField, Autodiff
-from .._field.evolution import InSpaceTime, OfSpaceTime
+from .._field.evolution import Apart, InSpaceTime, OfSpaceTime
 from .._field.jet import Jet, Quadratic
-from .._field.linearise import linearise
 from .._field.slips import check_signature
 from .._precision import Numbers, key_from, like, number
 from .._program.program import dependencies
@@ -291,12 +290,17 @@ def _at_start(problem: "Problem", extension: Extension, edge: Any, inside: Any) 
 
 
 class _TimeRate(eqx.Module):
-    """The derivative of an equation in `u.dt`, as a function of a point and a jet."""
+    """The derivative of an equation in `u.dt`, as a function of a point, of a jet and of `u.dt`."""
 
     equation: Callable[..., Any]
 
-    def __call__(self, z: Any, v: Any, slope: Any, curvature: Any, bend: Any) -> Array:
-        return linearise(self.equation, z, Jet(Quadratic(v, slope, curvature, bend), z)).grad[-1]
+    def __call__(self, z: Any, v: Any, slope: Any, curvature: Any, bend: Any, dt: Any) -> Array:
+        def equation(dt: Array) -> Array:
+            jet = Jet(Quadratic(v, slope, curvature, bend), z)
+            return like(z, self.equation(z, Apart(jet, z, dt)))
+
+        dt = jnp.asarray(dt)
+        return jax.jvp(equation, (dt,), (jnp.ones_like(dt),))[1]
 
 
 def time_rate(problem: "Problem") -> float:
@@ -337,7 +341,7 @@ def rate_at(equation: Callable[..., Any], domain: AbstractDomain) -> float:
 def _resting(domain: AbstractDomain) -> tuple[np.ndarray, ...]:
     """The middle of a domain, and the jet of zero."""
     zero, none = np.zeros(domain.dim), np.zeros(())
-    return np.asarray(domain.centre, np.float64), none, zero, none, zero
+    return np.asarray(domain.centre, np.float64), none, zero, none, zero, none
 
 
 @eqx.filter_jit

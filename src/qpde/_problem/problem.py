@@ -131,7 +131,7 @@ class Problem(eqx.Module):
         domain = copied(domain)
         self.parameters = checked_parameters(parameters)
         taken: set[str] = set()
-        functions = (domain, equation, boundary, exact, self.parameters, taken)
+        functions: Any = (domain, equation, boundary, exact, self.parameters, taken)
         data = checked_data(time, initial, terminal)
         if data is not None and self.conditions is not None:
             raise ValueError(

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._equation.operator import Structure
+from .._field.base import Autodiff
 from .._precision import cast
+from .._problem.evolution import Extension
 from .._problem.solution import Solution
 from .._program.interval import Unbounded
 from .residual import CELLS, cell_bounds, value_range
@@ -69,4 +71,7 @@ def said_of(solution: Solution) -> list[str]:
         )
     if solution.trial.exact_boundary and solution.problem.domain.sloped_eta is None:
         said.append("eta vanishes on the boundary, as at random points")
+    field = solution.problem.boundary
+    if isinstance(field, Autodiff) and isinstance(field.function, Extension):
+        said.append("initial and boundary data agree where they meet, as at random points")
     return said
