@@ -198,6 +198,7 @@ def test_value_and_policy_of_a_regulator():
 
 
 @pytest.mark.trains
+@pytest.mark.slow
 def test_an_actor_learns_what_to_do():
     """A box that holds the action back at some points; against Gauss-Newton with the search."""
     control = qpde.Control(

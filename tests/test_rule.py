@@ -244,7 +244,7 @@ def test_every_rule_obeys_one_protocol():
         qpde.ActorCritic,
     ):  # for control problems: tests/test_control.py
         rules.remove(kind)
-    assert len(rules) == 6
+    assert len(rules) == 7
     for kind in rules:
         rule = kind()
         with jax.enable_x64(rule.precision == "float64"):

@@ -174,6 +174,7 @@ def test_the_bound_at_the_start_is_above_the_error(solved):
     assert "whole space" in constant.reason
 
 
+@pytest.mark.slow
 def test_the_bound_knows_how_an_equation_grows(solved):
     """The factor is `(1/k) int_0^T e^(K r / k) dr` at most, here `K = -1`, `k = 2`."""
     found = qpde.certify(solved)

@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 
 from .._domain.base import AbstractDomain
-from .._domain.box import Box
 from .._domain.squared import Cosines, Sines, squared
 from .._field.base import AbstractField
 
@@ -49,7 +48,7 @@ class SimplySupported(eqx.Module):
         return Cosines(*self._sides(domain))
 
     def _sides(self, domain: AbstractDomain) -> tuple[Any, Any]:
-        if not isinstance(domain, Box):
+        if not domain.fills_box:
             raise ValueError(
                 f"SimplySupported is for boxes, got {domain!r}. Elsewhere take qpde.Clamped(), or solve two "
                 "equations of second order, -Lap w = r and -Lap u = w, one after the other."

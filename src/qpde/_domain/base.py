@@ -204,6 +204,11 @@ class AbstractDomain(eqx.Module):
         return self.enclosing_box
 
     @property
+    def is_whole_space(self) -> bool:
+        """Whether the domain has no boundary: the whole space, which needs time and a start."""
+        return False
+
+    @property
     def follows_paths(self) -> bool:
         """Whether points are those of a diffusion's paths in the whole space, not uniform ones."""
         return False

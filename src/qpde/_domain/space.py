@@ -47,6 +47,10 @@ class Space(AbstractDomain):
         return self.start.size
 
     @property
+    def is_whole_space(self) -> bool:
+        return True
+
+    @property
     def eta(self) -> AbstractField:
         return Constant(1.0)
 

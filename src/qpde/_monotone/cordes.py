@@ -136,7 +136,8 @@ def _missing(problem: Problem) -> str:
         return "The equation is no qpde.Control, so that its matrices are not known."
     if not problem.domain.convex:
         return "The domain is not known to be convex."
-    x, a = np.asarray(problem.domain.centre, np.float64), np.zeros(control.actions.count)
+    x = jnp.asarray(problem.domain.centre, float)
+    a = jnp.zeros(control.actions.count)
     drift = dependencies(control.drift, x, a)[0] or np.any(np.asarray(control.drift(x, a)))
     discount = control.discount
     if callable(discount):
@@ -188,7 +189,7 @@ def _bounded(operator: Operator, control: Control) -> tuple[float, float, Basis]
 
 
 def _least(operator: Operator, shape: _Shape) -> Bound:
-    x = np.asarray(operator.domain.centre, np.float64)
+    x = jnp.asarray(operator.domain.centre, float)
     if not dependencies(shape, x)[0]:
         return Bound(float(operator.constant(shape)), Basis.EXACT)
     return operator.least(shape)

@@ -108,7 +108,7 @@ class Frame(eqx.Module):
 
     def derivatives(self, x: Float[Array, " d"]) -> tuple[Array, Array, None]:
         """`y`, the slopes `dy_i / dx_i`, and no second derivatives."""
-        return self(x), 1.0 / self.half.array.astype(x.dtype), None
+        return self(x), jnp.asarray(1.0 / self.half.array, x.dtype), None
 
 
 class GradedFrame(eqx.Module):

@@ -244,9 +244,10 @@ class Layered(eqx.Module):
 
 def meeting(problem: "Problem") -> tuple[AbstractField, str]:
     """The data of an evolution problem, with a layer where they differ, and a note on where they meet."""
-    field, domain = problem.boundary, problem.domain
+    field = problem.boundary
+    domain: Any = problem.domain  # a cylinder, where data were extended from it
     extension = field.function if isinstance(field, Autodiff) else None
-    if not isinstance(extension, Extension) or not isinstance(domain, Cylinder):
+    if not isinstance(extension, Extension):
         return field, ""
     edge = drawn_on_boundary(domain.base, key_from(5), _EDGE)
     inside = drawn(domain.base, key_from(6), _EDGE)

@@ -18,7 +18,6 @@ from .._boundary.miss import Approximation
 from .._boundary.rounded import Rounded, round_off
 from .._domain.base import AbstractDomain
 from .._domain.grade import Grade
-from .._domain.space import Space
 from .._equation.grade import grade_of
 from .._equation.operator import Operator
 from .._equation.roughness import field_roughness
@@ -140,8 +139,8 @@ class Problem(eqx.Module):
             )
         if data is None:
             parts = stationary(*functions)
-        elif isinstance(domain, Space):
-            parts = whole_space(data, domain, *functions[1:])
+        elif domain.is_whole_space:
+            parts = whole_space(data, *functions)
         else:
             parts = evolving(data, *functions)
         _refuse_unused(self.parameters, taken)

@@ -40,8 +40,12 @@ _FIELDS = {
     "boundary": (NUMBER, None),
     "stronger": str,
 }
-_KNOWN = {one.name: _FIELDS.get(one.name, ANYTHING) for one in dataclasses.fields(Certificate)}
-_CERTIFICATES = {"l2?": _KNOWN, "sup?": _KNOWN}
+_KNOWN = {
+    one.name: _FIELDS.get(one.name, ANYTHING)
+    for one in dataclasses.fields(Certificate)
+    if one.name != "weight"  # which `factor` contains
+}
+_CERTIFICATES = {f"{norm}?": _KNOWN for norm in Norm}
 
 
 def open_run(folder: Path, *, force: bool = False) -> None:
