@@ -183,6 +183,7 @@ def test_policy_iteration_and_newton_find_the_same():
 
 
 @pytest.mark.trains
+@pytest.mark.slow
 def test_value_and_policy_of_a_regulator():
     """The control in the diffusion, by policy iteration until the policy stands still."""
     rule = qpde.PolicyIteration(change=1e-2)

@@ -49,6 +49,7 @@ def test_what_is_out_of_reach_is_said():
     assert solution.accuracy.limit
 
 
+@pytest.mark.slow
 def test_no_bound_is_the_limit():
     """An equation without a proved constant: the refusal of `certify` is what limits."""
     problem = qpde.Problem(qpde.Ball(2), lambda x, u: u.laplacian + 50.0 * u.value + 1)
