@@ -213,7 +213,7 @@ def basket():
         )
         near = grid.stop(lambda x, y: np.maximum(STRIKE - 0.5 * (x + y), 0), near)
     problem = qpde.Problem(qpde.Box([0.2] * 2, [3.0] * 2), exercise, put)
-    return near, qpde.solve(problem, budget=120, progress=False)
+    return near, qpde.solve(problem, budget=120.0, progress=False)
 
 
 @pytest.mark.slow
