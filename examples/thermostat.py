@@ -9,8 +9,8 @@ The loop is stopped at |x| = 1, at what it would cost to go on. Riccati's equati
 c` and the best feedback, so that the errors of both are known.
 
 Run:       python examples/thermostat.py [--steps 6] [--out figure.png]
-Expected:  relative L2 error below 1e-8, of the control below 1e-6; the simulated cost's interval holds the
-value.
+Expected:  after six steps a relative L2 error of 3.6e-2, of the control 0.16; the cost of the policy that was
+found, simulated, is above the value. More steps make both smaller.
 """
 
 import argparse

@@ -13,7 +13,7 @@ SIZES = {
     "exit_time_with_drift": (500, 4e-2),
     "poisson_on_a_box": (500, 2.2e-3),
     "semilinear": (200, 2.5e-3),
-    "thermostat": (4, 1e-6),
+    "thermostat": (6, 9e-2),
     "clamped_plate": (15, 1e-3),
 }
 
