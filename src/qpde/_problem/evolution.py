@@ -88,75 +88,69 @@ def checked_data(time: Any, initial: Any, terminal: Any) -> Data | None:
     return Data(time, initial, terminal)
 
 
-def stationary(
-    domain: AbstractDomain,
-    equation: Any,
-    boundary: Any,
-    exact: Any,
-    parameters: dict[str, np.ndarray],
-    taken: set[str],
-) -> Parts:
+class Given(NamedTuple):
+    """A problem's functions as its caller wrote them, and the parameters; `taken` notes which are used."""
+
+    domain: AbstractDomain
+    equation: Any
+    boundary: Any
+    exact: Any
+    parameters: dict[str, np.ndarray]
+    taken: set[str]
+
+    def bound(self, function: Any, count: int) -> Any:
+        """A function of `count` arguments with its parameters."""
+        return with_parameters(function, self.parameters, self.taken, count)
+
+
+def stationary(given: Given) -> Parts:
     """The functions of a stationary problem with their parameters."""
-    equation = with_parameters(equation, parameters, taken, 2)
+    equation = given.bound(given.equation, 2)
     check_signature("The equation", equation, "(x, u)", 2, more=_MORE)
-    bound = [with_parameters(function, parameters, taken, 1) for function in (boundary, exact)]
+    bound = [given.bound(function, 1) for function in (given.boundary, given.exact)]
     for what, function in zip(("The boundary function", "The exact solution"), bound, strict=True):
         if callable(function) and not isinstance(function, AbstractField):
             check_signature(what, function, "one point (x)", 1, more=_MORE)
-    return Parts(domain, equation, *bound)
+    return Parts(given.domain, equation, *bound)
 
 
-def in_time(
-    data: Data,
-    domain: AbstractDomain,
-    equation: Any,
-    exact: Any,
-    parameters: dict[str, np.ndarray],
-    taken: set[str],
-) -> tuple[Any, Any, Any]:
+def in_time(data: Data, given: Given) -> tuple[Any, Any, Any]:
     """Equation and exact solution as functions of points of space-time, and the data as one of space."""
-    equation = with_parameters(equation, parameters, taken, 3)
+    equation, exact = given.bound(given.equation, 3), given.exact
     check_signature("The equation", equation, "(x, t, u)", 3, more=_MORE)
     equation = _wrapped(equation, InSpaceTime)
     if exact is not None:
-        exact = with_parameters(exact, parameters, taken, 2)
+        exact = given.bound(exact, 2)
         check_signature("The exact solution", exact, "(x, t)", 2, more=_MORE)
         exact = _wrapped(exact, OfSpaceTime)
-    start = with_parameters(data.given, parameters, taken, 1)
+    start = given.bound(data.given, 1)
     if not isinstance(start, AbstractField):
-        start = _in_space(data.name, start, domain)
-        start = recognised(f"The {data.name} function", start, domain.dim)
+        start = _in_space(data.name, start)
+        start = recognised(f"The {data.name} function", start, given.domain.dim)
     return equation, exact, start
 
 
-def evolving(
-    data: Data,
-    domain: AbstractDomain,
-    equation: Any,
-    boundary: Any,
-    exact: Any,
-    parameters: dict[str, np.ndarray],
-    taken: set[str],
-) -> Parts:
+def evolving(data: Data, given: Given) -> Parts:
     """The functions of an evolution problem as those of a problem in space-time."""
-    cylinder = Cylinder(domain, data.time, backward=data.terminal is not None)
-    equation, exact, start = in_time(data, domain, equation, exact, parameters, taken)
+    cylinder = Cylinder(given.domain, data.time, backward=data.terminal is not None)
+    equation, exact, start = in_time(data, given)
+    boundary = given.boundary
     if isinstance(start, AbstractField):
         start = _FieldValue(start)
     if callable(boundary) and not isinstance(boundary, AbstractField):
         a_function("boundary", boundary, f"{_WORDS} (x, t)")
-        boundary = with_parameters(boundary, parameters, taken, 2)
+        boundary = given.bound(boundary, 2)
         check_signature("The boundary function", boundary, "(x, t)", 2, more=_MORE)
         side = _wrapped(boundary, OfSpaceTime)
     else:
-        side = OfSpaceTime(_Steady(_in_space("boundary", boundary, domain)))
+        side = OfSpaceTime(_Steady(_in_space("boundary", boundary)))
     side = recognised("The boundary function", side, cylinder.dim)
     instant = np.asarray(float(cylinder.end) if cylinder.backward else 0.0)
     extension = Extension(side, start, instant)
     return Parts(cylinder, equation, extension, exact)
 
 
-def _in_space(name: str, given: Any, domain: AbstractDomain) -> Any:
+def _in_space(name: str, given: Any) -> Any:
     """A number, a field or a function of a point in space, as a function."""
     if isinstance(given, AbstractField):
         return _FieldValue(given)

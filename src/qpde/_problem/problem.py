@@ -27,7 +27,7 @@ from .._field.linearise import asks
 from .._field.slips import expect_scalar
 from .._precision import Numbers, copied, number, x64
 from .._text import for_name
-from .evolution import checked_data, evolving, meeting, stationary, time_rate
+from .evolution import Given, checked_data, evolving, meeting, stationary, time_rate
 from .function import checked_parameters, recognised
 from .probe import looked_at
 from .whole_space import whole_space
@@ -130,7 +130,7 @@ class Problem(eqx.Module):
         domain = copied(domain)
         self.parameters = checked_parameters(parameters)
         taken: set[str] = set()
-        functions: Any = (domain, equation, boundary, exact, self.parameters, taken)
+        given = Given(domain, equation, boundary, exact, self.parameters, taken)
         data = checked_data(time, initial, terminal)
         if data is not None and self.conditions is not None:
             raise ValueError(
@@ -138,11 +138,11 @@ class Problem(eqx.Module):
                 "order; with time= give the boundary values alone."
             )
         if data is None:
-            parts = stationary(*functions)
+            parts = stationary(given)
         elif domain.is_whole_space:
-            parts = whole_space(data, *functions)
+            parts = whole_space(data, given)
         else:
-            parts = evolving(data, *functions)
+            parts = evolving(data, given)
         _refuse_unused(self.parameters, taken)
         self.domain, equation, boundary, exact = parts
         self.equation = equation

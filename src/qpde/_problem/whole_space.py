@@ -10,13 +10,13 @@ from jaxtyping import Array
 
 from .._arguments import real
 from .._boundary.smear import Smeared, cubature
-from .._domain.space import Paths, Space
+from .._domain.space import Paths
 from .._equation.operator import Operator
 from .._field.base import as_field
 from .._field.jet import Jet, Quadratic
 from .._precision import Numbers, like, number
 from .._program.program import dependencies
-from .evolution import Data, Parts, in_time, rate_at
+from .evolution import Data, Given, Parts, in_time, rate_at
 
 
 class Reaction(eqx.Module):
@@ -41,17 +41,11 @@ class _ReactionAt(eqx.Module):
         return Reaction(self.equation, z, jnp.ones(()))(jnp.asarray(value))
 
 
-def whole_space(
-    data: Data,
-    space: Space,
-    equation: Any,
-    boundary: Any,
-    exact: Any,
-    parameters: dict[str, np.ndarray],
-    taken: set[str],
-) -> Parts:
+def whole_space(data: Data, given: Given) -> Parts:
     """A problem in the whole space: the diffusion that draws its points, and the data carried inside."""
-    equation, exact, start = in_time(data, space, equation, exact, parameters, taken)
+    equation, exact, start = in_time(data, given)
+    space: Any = given.domain
+    boundary = given.boundary
     if callable(boundary) or np.any(np.asarray(boundary) != 0):
         raise ValueError("The whole space has no boundary: leave boundary out.")
     backward, dim = data.terminal is not None, space.dim

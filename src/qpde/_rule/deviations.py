@@ -23,13 +23,11 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import real
-from .._network.base import OutputLayer
 from .._precision import Numbers
 from .._problem.trial import Trial
 from .base import AbstractRule, Info
 from .batch import Draw
-from .gauss_newton import require_double
-from .projection import Rows, rows_outer, split, steps_outer
+from .projection import Rows, require_output_layer, rows_outer, split, steps_outer
 from .schedule import Clock
 
 # The level below which deviations count as squares, in medians.
@@ -63,12 +61,7 @@ class LeastDeviations(AbstractRule):
         self.damping = real("damping", damping, above=0.0)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> Float[Array, ""]:
-        require_double(trial, self.name)
-        if not isinstance(trial.network, OutputLayer):
-            raise ValueError(
-                f"The rule {self.name} is for networks with an output layer (qpde.Ridge, qpde.Shallow, "
-                "qpde.MLP); for others take rule=qpde.GaussNewton()."
-            )
+        require_output_layer(trial, self.name)
         return jnp.asarray(self.damping)
 
     def step(

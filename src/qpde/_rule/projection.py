@@ -68,12 +68,7 @@ class VariableProjection(AbstractRule):
         self.damping = real("damping", damping, above=0.0)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> Float[Array, ""]:
-        require_double(trial, self.name)
-        if not isinstance(trial.network, OutputLayer):
-            raise ValueError(
-                f"The rule {self.name} is for networks with an output layer (qpde.Ridge, qpde.Shallow, "
-                "qpde.MLP); for others take rule=qpde.GaussNewton()."
-            )
+        require_output_layer(trial, self.name)
         return jnp.asarray(self.damping)
 
     def step(
@@ -103,6 +98,16 @@ class VariableProjection(AbstractRule):
         loss = jnp.dot(here.residual, here.residual)
         gradient = optax.tree.norm((here.residual @ here.outer, here.residual @ here.inner))
         return trial.with_network(network), damping, Info(loss, loss, jnp.ones_like(loss), gradient)
+
+
+def require_output_layer(trial: Trial, name: str) -> None:
+    """Refuse float32, and networks that are not linear in an output layer."""
+    require_double(trial, name)
+    if not isinstance(trial.network, OutputLayer):
+        raise ValueError(
+            f"The rule {name} is for networks with an output layer (qpde.Ridge, qpde.Shallow, qpde.MLP); "
+            "for others take rule=qpde.GaussNewton()."
+        )
 
 
 class Rows(NamedTuple):
