@@ -22,6 +22,7 @@ ROOMS = [
         "_text",
         "_arguments",
         "_precision",
+        "_compiled",
         "_program",
         "activations",
         "_field",

@@ -6,13 +6,13 @@ The fit sees values on the boundary, and derivatives *along* the boundary, which
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.polynomial import chebyshev
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._field.base import AbstractField
 from .._field.form import AbstractForm, Identity
@@ -214,7 +214,7 @@ def fit(
     return basis.smooth(weights, centre, half), most
 
 
-@eqx.filter_jit
+@compiled
 def _values(g: Callable[..., Any], points: Any) -> Float[Array, " n"]:
     def value(x: Array) -> Array:
         return jnp.asarray(g(x), x.dtype)
@@ -222,7 +222,7 @@ def _values(g: Callable[..., Any], points: Any) -> Float[Array, " n"]:
     return jax.lax.map(value, points, batch_size=4096)
 
 
-@eqx.filter_jit
+@compiled
 def _sample(domain: AbstractDomain, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
     return domain.sample_boundary(key, n)
 
@@ -308,12 +308,12 @@ def _box_bases(g: Callable[..., Any], domain: AbstractDomain, edge: np.ndarray) 
     ]
 
 
-@eqx.filter_jit
+@compiled
 def _slopes(g: Callable[..., Any], points: Any) -> Float[Array, "n d"]:
     return jax.vmap(jax.grad(lambda x: jnp.asarray(g(x), x.dtype)))(points)
 
 
-@eqx.filter_jit
+@compiled
 def _hessians(g: Callable[..., Any], points: Any) -> Float[Array, "n d d"]:
     return jax.lax.map(jax.hessian(lambda x: jnp.asarray(g(x), x.dtype)), points)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._domain.random import directions
 from .._field.base import AbstractField, Constant
@@ -92,7 +93,7 @@ def largest_inside(data: Callable[..., Any], domain: AbstractDomain, seed: int =
     return float(np.max(sizes[np.isfinite(sizes)], initial=0.0))
 
 
-@eqx.filter_jit
+@compiled
 def _sampled_inside(
     data: Callable[..., Any], domain: AbstractDomain, key: PRNGKeyArray
 ) -> Float[Array, " n"]:
@@ -103,7 +104,7 @@ def _gap(data: Callable[..., Any], field: AbstractField, x: Array) -> Array:
     return jnp.abs(like(x, data(x)) - field.value(x))
 
 
-@eqx.filter_jit
+@compiled
 def _sampled(
     data: Callable[..., Any], field: AbstractField, domain: AbstractDomain, key: PRNGKeyArray
 ) -> tuple[Array, Array]:
@@ -111,7 +112,7 @@ def _sampled(
     return points, jax.vmap(lambda x: _gap(data, field, x))(points)
 
 
-@eqx.filter_jit
+@compiled
 def _climb(
     data: Callable[..., Any],
     field: AbstractField,

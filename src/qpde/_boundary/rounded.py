@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._domain.grade import Grade
 from .._equation.roughness import rough_on
@@ -110,7 +111,7 @@ def round_off(
         return Approximation(field, g, miss, proved=False, how=how)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _slopes(
     g: Callable[..., Any], domain: AbstractDomain, grade: Grade | None, key: PRNGKeyArray
 ) -> Array:

@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._arguments import real, reals, shown, whole
+from .._compiled import compiled
 from .._field.base import AbstractField
 from .._precision import Numbers, key_from, x64
 from .eigenvalue import Eigenvalue, ball_eigenvalue, box_eigenvalue, volume_eigenvalue
@@ -297,7 +298,7 @@ def short(values: np.ndarray) -> str:
     return f"[{shown}{', ...' if values.size > 6 else ''}]"
 
 
-@eqx.filter_jit
+@compiled
 def drawn(domain: AbstractDomain, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
     """Points inside, by a program of their own.
 
@@ -307,7 +308,7 @@ def drawn(domain: AbstractDomain, key: PRNGKeyArray, count: int) -> Float[Array,
     return domain.sample(key, count)
 
 
-@eqx.filter_jit
+@compiled
 def drawn_on_boundary(domain: AbstractDomain, key: PRNGKeyArray, count: int) -> Float[Array, "n d"]:
     """Points on the boundary, by a program of their own."""
     return domain.sample_boundary(key, count)

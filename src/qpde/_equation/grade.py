@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._domain.grade import Grade
 from .._field.jet import Equation, Jet, Quadratic
@@ -42,7 +42,7 @@ def grade_of(equation: Equation, domain: AbstractDomain) -> Grade | None:
     return Grade(lower, upper, np.where(graded, ratio, 1.0)) if np.any(graded) else None
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _diffusions(equation: Equation, points: Any, axes: Any) -> Float[Array, " n"]:
     return jax.vmap(lambda x, i: _diffusion(equation, x, i))(jnp.asarray(points), axes)
 

@@ -18,6 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain, drawn, drawn_on_boundary
 from .._field.form import Factor, Identity, Spatial
 from .._field.jet import Equation, Jet, Quadratic
@@ -338,12 +339,12 @@ def smallest_eigenvalue(operator: Operator) -> Callable[[Array], Array]:
     return operator.second if operator.isotropic else _SmallestEigenvalue(operator)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _value(function: Callable[[Array], Array], x: Any) -> Array:
     return function(x)
 
 
-@eqx.filter_jit
+@compiled
 def _smallest(points: Any, function: Any, values: Any, key: PRNGKeyArray) -> Array:
     if values is None:
         return jnp.min(jax.vmap(function)(points))

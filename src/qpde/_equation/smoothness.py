@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._precision import key_from
 
@@ -67,7 +67,7 @@ def leap_inside(
     return None
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _along(
     function: Callable[[Array], Array], start: Any, end: Any, t: Any, order: int
 ) -> Float[Array, " n"]:
@@ -84,7 +84,7 @@ def _chords(domain: AbstractDomain) -> np.ndarray:
     return ends[:, inside][:, :LINES]
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _pairs(domain: AbstractDomain, key: PRNGKeyArray) -> tuple[Array, Array]:
     """Pairs of boundary points, and whether the line between them stays inside."""
     ends = domain.sample_boundary(key, 32 * LINES).reshape(2, 16 * LINES, -1)

@@ -11,13 +11,13 @@ import importlib.metadata
 import warnings
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._compiled import compiled
 from .._field.jet import Jet, Quadratic
 from .._precision import key_from, like, x64
 from .._problem.problem import Problem
@@ -175,7 +175,7 @@ def check_fingerprint(problem: Problem, stored: dict[str, np.ndarray], where: An
         )
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _points(problem: Problem) -> tuple[Array, Array]:
     inside, edge = jr.split(key_from(16))
     domain = problem.domain
@@ -196,7 +196,7 @@ def _values(problem: Problem, inside: np.ndarray, edge: np.ndarray) -> dict[str,
     return {name: np.asarray(value) for name, value in values.items()}
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _evaluate(problem: Problem, jets: Quadratic, inside: Any, edge: Any) -> dict[str, Array]:
     def equation(x: Array, jet: Quadratic) -> Array:
         return like(x, problem.equation(x, Jet(jet, x)))

@@ -13,6 +13,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array
 
+from .._compiled import compiled
 from .._precision import Numbers, x64
 from .._problem.trial import Trial
 from .._status import Status
@@ -117,7 +118,7 @@ def integrate(system: System, rate: float, times: np.ndarray, report: Callable[[
     return Path(times[: len(path)], path, status)
 
 
-@eqx.filter_jit
+@compiled
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def _advance(
     extension: Trial,

@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +26,7 @@ from jaxtyping import Array
 
 from .. import activations
 from .._arguments import an_instance, real, reals
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._network.shallow import ShallowField
 from .._precision import cast, x64
@@ -245,7 +245,7 @@ def finite_kernel(network: ShallowField, x: Any, y: Any) -> np.ndarray:
         return np.asarray(_finite(cast(network, "float64"), left, right))
 
 
-@eqx.filter_jit
+@compiled
 def _finite(network: ShallowField, x: Any, y: Any) -> Array:
     def parts(points: Array) -> tuple[Array, Array, Array]:
         inner = jax.vmap(network.frame)(points)

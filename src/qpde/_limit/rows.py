@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._compiled import compiled
 from .._field.base import Constant
 from .._precision import Numbers, x64
 from .._problem.problem import Problem
@@ -55,14 +56,14 @@ def extension(problem: Problem) -> Trial:
     return Trial.of(problem, Constant(0.0), exact_boundary=True)
 
 
-@eqx.filter_jit
+@compiled
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def residuals(start: Trial, rows: Rows, weights: Any) -> Float[Array, " n"]:
     """`L Q` at the points; `weights` are those of the nodes."""
     return rows.map(lambda network, x: start.with_network(network).residual(x), weights)
 
 
-@eqx.filter_jit
+@compiled
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def _slopes(
     start: Trial, rows: Rows, weights: Any
@@ -88,7 +89,7 @@ def linearise(start: Trial, rows: Rows, weights: np.ndarray) -> tuple[np.ndarray
     return np.concatenate(values), np.concatenate(slopes)
 
 
-@eqx.filter_jit
+@compiled
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def _map(function: Callable[..., Any], x: Any) -> Array:
     return jax.vmap(function)(x)

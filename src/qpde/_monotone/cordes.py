@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._arguments import an_instance, real
+from .._compiled import compiled
 from .._control.actions import BoxActions, FiniteActions
 from .._control.control import Control
 from .._domain.base import drawn
@@ -228,6 +229,6 @@ def _given(
     return share, top
 
 
-@eqx.filter_jit
+@compiled
 def _all_sizes(control: Control, points: Any, actions: Any) -> tuple[Array, Array]:
     return eqx.filter_vmap(lambda x, a: _sizes(control, x, a))(points, actions)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import an_instance
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._domain.eigenvalue import Eigenvalue, bessel_zero
 from .._equation.operator import Operator, Structure
@@ -237,7 +238,7 @@ class Stationary(eqx.Module):
         return jnp.dot(self.weights, slopes) / self.operator.second(centre)
 
 
-@eqx.filter_jit
+@compiled
 def _slopes(law: Stationary, key: PRNGKeyArray) -> tuple[Array, Array]:
     def wanted(x: Array) -> Array:
         return law.operator.drift(x) / law.operator.second(x)
@@ -300,7 +301,7 @@ def _is_proved_gradient(operator: Operator, order: float) -> bool:
     return bool(np.all(sizes[beside] <= _UNDERFLOW * np.max(sizes)))
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _asymmetry(
     domain: AbstractDomain, drift: Callable[[Array], Array], key: PRNGKeyArray
 ) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._compiled import compiled
 from .._field.base import Constant
 from .._field.jet import Jet, Sum
 from .._network.shallow import Shallow, ShallowField
@@ -60,7 +61,7 @@ def _pair(base: Trial, field: ShallowField, x: Array) -> tuple[Array, Array]:
     return product.value, base.orientation * like(x, base.equation(x, jet))
 
 
-@eqx.filter_jit
+@compiled
 def _forms(
     base: Trial,
     basis: ShallowField,
@@ -81,7 +82,7 @@ def _forms(
     return scaled.T @ v, scaled.T @ lv
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _check(
     base: Trial,
     field: ShallowField,

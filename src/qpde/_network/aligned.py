@@ -12,19 +12,19 @@ in the coordinates of the frame. Where `r_0` is constant nothing is changed.
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._precision import Numbers
 
 # Points at which the residual's spread is taken, at least.
 POINTS = 512
 
 
-@eqx.filter_jit
+@compiled
 def aligned_weights(
     w: Float[Array, "d n"],
     half: Numbers,

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import whole
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._domain.eta import others
 from .._field.base import SourcedField
@@ -83,12 +84,12 @@ class Separable(AbstractNetwork):
         return eqx.tree_at(lambda f: f.c, field, new)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _values(residual: Any, points: Array) -> Array:
     return jax.lax.map(residual, points, batch_size=256)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _lines(residual: Any, pivots: Float[Array, "r d"], ends: Float[Array, "d k"]) -> Array:
     """The residual on the lines through every pivot, after the pivots were moved to where it is large."""
 

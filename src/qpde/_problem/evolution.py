@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from .._arguments import a_function, real, reals
 from .._boundary.layer import Layer, has_layer
+from .._compiled import compiled
 from .._domain.base import AbstractDomain, drawn, drawn_on_boundary
 from .._domain.cylinder import Cylinder
 from .._equation.operator import Operator, Structure
@@ -265,7 +266,7 @@ def meeting(problem: "Problem") -> tuple[AbstractField, str]:
     return Autodiff(Layered(extension, layer, domain.backward)), _FIRST
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _at_start(problem: "Problem", extension: Extension, edge: Any, inside: Any) -> Any:
     """At the instant of the data: the gap and `L f` on the boundary, the data and `L f` inside."""
 
@@ -339,6 +340,6 @@ def _resting(domain: AbstractDomain) -> tuple[np.ndarray, ...]:
     return np.asarray(domain.centre, np.float64), none, zero, none, zero, none
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _at(rate: _TimeRate, *jet: Any) -> Array:
     return rate(*jet)

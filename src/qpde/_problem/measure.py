@@ -16,6 +16,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import a_function, an_instance, real, shown
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._domain.round import unit_ball
 from .._field.slips import check_signature, expect_scalar
@@ -143,12 +144,12 @@ def _inside(
     return domain.sample(key, n, dtype).astype(dtype)
 
 
-@eqx.filter_jit
+@compiled
 def _densities(density: Callable[..., Any], domain: AbstractDomain, key: PRNGKeyArray) -> Array:
     return jax.vmap(lambda x: like(x, density(x)))(domain.sample(key, 2**13))
 
 
-@eqx.filter_jit
+@compiled
 def drawn_by(
     measure: AbstractMeasure, key: PRNGKeyArray, count: int
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:

@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._compiled import compiled
 from .._control.base import AbstractControl
 from .._control.checks import gaps_at, refuse_worse
 from .._domain.base import AbstractDomain
@@ -50,7 +51,7 @@ class _Places(eqx.Module):
     eta_edge: Array
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _places(domain: AbstractDomain) -> _Places:
     """A program of the domain's own, which other problems on such a domain share."""
     inside_key, edge_key = jr.split(key_from(0))
@@ -72,7 +73,7 @@ class _Sample(eqx.Module):
     along: Array  # (coordinates,): the largest |dF/dHess_ii|
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -> _Sample:
     def at(x: Array) -> tuple[Array, tuple[Array, Array, Array]]:
         base = Jet(problem.boundary.at(x), x)
@@ -97,7 +98,7 @@ def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -
     )
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _choices(problem: "Problem", points: Any, bumps: Quadratic) -> Any:
     """How good the best actions are at the points, and at jets around those of the boundary data."""
 

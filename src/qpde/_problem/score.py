@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._compiled import compiled
 from .._control.base import AbstractControl
 from .._control.policy import Greedy, Known
 from .._domain.base import AbstractDomain, drawn
@@ -112,7 +112,7 @@ def _rms(values: np.ndarray) -> np.floating[Any]:
     return np.sqrt(np.mean(values * values))
 
 
-@eqx.filter_jit
+@compiled
 def _chunk(
     trial: Trial,
     domain: AbstractDomain,
@@ -133,7 +133,7 @@ def _chunk(
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)
 
 
-@eqx.filter_jit
+@compiled
 def _squared_actions(
     control: AbstractControl, trial: Trial, exact: Callable[..., Any], points: Any
 ) -> tuple[Array, Array]:

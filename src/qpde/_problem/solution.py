@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.core
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._arguments import real
+from .._compiled import compiled
 from .._control.base import AbstractControl
 from .._control.policy import Greedy
 from .._domain.base import AbstractDomain
@@ -318,6 +318,6 @@ def _distance(domain: AbstractDomain, x: Array) -> Array:
     return domain.distance(x)
 
 
-@eqx.filter_jit
+@compiled
 def _chunk(quantity: _Quantity, owner: Any, points: Any) -> Array:
     return jax.vmap(functools.partial(quantity, owner))(points)

@@ -14,13 +14,13 @@ import dataclasses
 from collections.abc import Callable, Generator
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._compiled import compiled
 from .._equation.choices import chooses
 from .._equation.operator import Structure
 from .._field.base import AbstractField, Constant
@@ -326,7 +326,7 @@ def _size(field: AbstractField) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(trainable(field)[0]))
 
 
-@eqx.filter_jit
+@compiled
 def _mean_square(trial: Trial, points: Any, weights: Any, chooses: bool) -> Float[Array, ""]:
     residual = jax.lax.map(trial.residual, points, batch_size=1_024)
     if chooses:
@@ -334,18 +334,18 @@ def _mean_square(trial: Trial, points: Any, weights: Any, chooses: bool) -> Floa
     return jnp.dot(weights, residual * residual)
 
 
-@eqx.filter_jit
+@compiled
 def _fitted(trial: Trial, own: Batch, second: Batch) -> Float[Array, ""]:
     """The loss on the second sample with the output layer fitted to the first."""
     return best_outer(trial, rows_outer(trial, own), jnp.asarray(1e-9), second)[0]
 
 
-@eqx.filter_jit
+@compiled
 def _slopes(function: Callable[[Array], Array], points: Any) -> tuple[Array, Array]:
     return jax.lax.map(jax.value_and_grad(function), points, batch_size=256)
 
 
-@eqx.filter_jit
+@compiled
 def _bends(function: Callable[[Array], Array], points: Any, scale: Any) -> tuple[Array, Array]:
     """The mean of the second derivatives in coordinates of a scale, and the mean of their squares."""
 

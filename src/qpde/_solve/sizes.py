@@ -28,6 +28,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._compiled import compiled
 from .._domain.base import drawn, drawn_on_boundary
 from .._domain.random import directions
 from .._field.form import Factor
@@ -95,7 +96,7 @@ def rms(values: np.ndarray) -> float:
     return top * float(np.sqrt(np.mean(np.square(values / top))))
 
 
-@eqx.filter_jit
+@compiled
 def _columns(trial: Trial, points: Any, edge: Any, probes: Any) -> tuple[Array, ...]:
     def at(x: Array, z: Array) -> tuple[Array, ...]:
         jet = trial.jet(x)
@@ -169,7 +170,7 @@ def correction(solution: Solution) -> Correction | None:
     return Correction(least, size, 1.0 - left**2)
 
 
-@eqx.filter_jit
+@compiled
 def _span(
     trial: Trial, span: ShallowField, points: Any
 ) -> tuple[Float[Array, "n m"], Float[Array, "n m"], Float[Array, " n"]]:

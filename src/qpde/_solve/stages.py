@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._compiled import compiled
 from .._equation.choices import chooses
 from .._network.shallow import Shallow
 from .._precision import as_called, cast, key_from, x64
@@ -258,7 +258,7 @@ def _better(found: Solution, plan: Plan) -> Solution:
     )
 
 
-@eqx.filter_jit
+@compiled
 def _loss(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray) -> Array:
     """The mean of `(L Q)^2` at fresh points, and of `(Q - f)^2` on the boundary where that is soft."""
     points, weights = measure.sample(key, _FRESH)

@@ -11,6 +11,7 @@ import jax.random as jr
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from .._compiled import compiled
 from .._network.base import trainable
 from .._precision import cast
 from .._problem.measure import AbstractMeasure
@@ -80,7 +81,7 @@ def _end(info: Info, loop: Loop, tolerance: Any, damped: bool) -> tuple[Array, A
     return end.astype(jnp.int32), limit, stuck
 
 
-@eqx.filter_jit
+@compiled
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def block(
     rule: AbstractRule,
@@ -149,7 +150,7 @@ def _where(condition: Any, yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(pick, yes, no)
 
 
-@eqx.filter_jit
+@compiled
 def held_out_loss(
     rule: AbstractRule, trial: Trial, params: PyTree, sample: tuple[Array, Array, Array | None]
 ) -> Array:

@@ -38,7 +38,6 @@ def _forget() -> None:
         if name.partition(".")[0] != package:
             continue
         for value in list(vars(module).values()):
-            # Equinox keeps JAX's function in `_cached`.
-            clear = getattr(getattr(value, "_cached", value), "clear_cache", None)
+            clear = getattr(value, "clear_cache", None)
             if callable(clear):
                 clear()

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._arguments import an_instance, one_of, whole
+from .._compiled import compiled
 from .._equation.operator import Structure
 from .._network.base import OutputLayer
 from .._precision import by_chunks, cast, key_from, x64
@@ -163,7 +164,7 @@ def _with(trial: Trial, flat: Array) -> Trial:
     return trial.with_network(eqx.tree_at(lambda n: n.output_layer(), network, unravel(flat)))
 
 
-@eqx.filter_jit
+@compiled
 def _chunk(trial: Trial, points: Any) -> tuple[Array, Array, Array]:
     flat = _split(trial)[0]
 

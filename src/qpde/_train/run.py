@@ -14,6 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._field.base import Constant
 from .._network.base import AbstractNetwork, as_network_field, trainable
 from .._precision import cast, keys_from
@@ -76,7 +77,7 @@ def warn_if_untrained(solution: Solution, plan: Plan) -> None:
         )
 
 
-@eqx.filter_jit
+@compiled
 def _held_out_sample(
     measure: AbstractMeasure, key: PRNGKeyArray, edge: bool, dtype: str
 ) -> tuple[Any, ...]:

@@ -1,6 +1,5 @@
 """What the convergence theory asks of the domain, of `eta` and of the boundary data."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,6 +9,7 @@ from jaxtyping import Array, PRNGKeyArray
 from .._boundary.coons import Coons
 from .._boundary.lift import RoundLift
 from .._boundary.miss import Approximation
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.roughness import field_roughness
 from .._equation.smoothness import LINES, leap_inside
@@ -90,7 +90,7 @@ def eta_finding(domain: AbstractDomain) -> Finding:
     return Finding(name, Answer.YES, Evidence.SAMPLED, f"{text} Its program is smooth.")
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _eta_at(domain: AbstractDomain, key: PRNGKeyArray) -> tuple[Array, Array, Array, Array]:
     inside = jax.vmap(domain.eta.value)(domain.sample(key, _SAMPLE))
     points = domain.sample_boundary(jr.fold_in(key, 1), _SAMPLE)

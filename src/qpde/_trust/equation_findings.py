@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.operator import Operator, Structure, smallest_eigenvalue
 from .._field.base import AbstractField
@@ -181,7 +182,7 @@ def _other_law(problem: Problem) -> str:
     )
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _edge_values(
     boundary: AbstractField, domain: AbstractDomain, key: PRNGKeyArray
 ) -> Float[Array, " n"]:
@@ -223,7 +224,7 @@ def coefficients(problem: Problem, sizes: np.ndarray) -> tuple[np.ndarray, np.nd
     return value, grad, second
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _sampled_coefficients(
     problem: Problem, jets: Quadratic, directions: Any, key: PRNGKeyArray
 ) -> tuple[Array, Array, Array]:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.cells import cells
 from .._equation.roughness import field_roughness, roughness_level
@@ -121,7 +121,7 @@ def _own_activation(activation: AbstractActivation) -> Finding:
     return Finding(name, Answer.YES, Evidence.SAMPLED, text)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _derivatives(activation: AbstractActivation, z: Any) -> Float[Array, "5 n"]:
     return jnp.stack(activation.derivatives(z, 4))
 
@@ -181,7 +181,7 @@ def _extremes(measure: Weighted) -> tuple[float, float]:
     return low / mean, high / mean
 
 
-@eqx.filter_jit
+@compiled
 def _extreme(
     domain: AbstractDomain, density: Callable[..., Any], key: PRNGKeyArray, reach: Any, sign: Any
 ) -> Float[Array, ""]:

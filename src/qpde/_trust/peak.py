@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain, drawn
 from .._domain.random import directions
 from .._equation.cells import cells
@@ -49,12 +50,12 @@ def search_peak(solution: Solution, sample: Sample) -> float:
     return float(np.max(np.nan_to_num(climbed, nan=np.inf), initial=found))
 
 
-@eqx.filter_jit
+@compiled
 def _residuals(trial: Trial, points: Any) -> Float[Array, " n"]:
     return jax.lax.map(trial.residual, points, batch_size=256)
 
 
-@eqx.filter_jit
+@compiled
 def _climb(
     trial: Trial, domain: AbstractDomain, starts: Any, steps: Any, random: Any
 ) -> Float[Array, " n"]:
@@ -131,7 +132,7 @@ def _excess(size: Any, operator: Operator) -> float:
     return most - seen if most > _SLACK * seen else 0.0
 
 
-@eqx.filter_jit
+@compiled
 def _values(size: Any, points: Any) -> Float[Array, " n"]:
     return jax.vmap(size)(points)
 
@@ -143,7 +144,7 @@ def _jet_size(solution: Solution, sample: Sample) -> float:
     return max(parts)
 
 
-@eqx.filter_jit
+@compiled
 def _jets(trial: Trial, points: Any) -> tuple[Array, ...]:
     def at(x: Array) -> tuple[Array, ...]:
         jet = trial.jet(x)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,6 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain, drawn
 from .._equation.cells import covering_box
 from .._equation.roughness import field_roughness
@@ -59,7 +59,7 @@ def pairs(values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, 2).mean(axis=1)
 
 
-@eqx.filter_jit
+@compiled
 def _chunk(trial: Trial, points: Any, weights: Any) -> tuple[Array, ...]:
     value, residual = jax.vmap(trial.value_and_residual)(points)
     _, worst = jax.lax.top_k(jnp.nan_to_num(jnp.abs(residual)), _WORST)
@@ -103,7 +103,7 @@ def last_sizes(solution: Solution) -> np.ndarray:
     return np.concatenate(parts) ** 2
 
 
-@eqx.filter_jit
+@compiled
 def _last_chunk(trial: Trial, points: Any, end: Any) -> Array:
     return jax.vmap(trial.value)(points.at[:, -1].set(end))
 
@@ -162,7 +162,7 @@ def growth(trial: Trial, domain: AbstractDomain) -> float:
     return float(np.min(np.diff(np.log10(np.maximum(found, 1e-300)))))
 
 
-@eqx.filter_jit
+@compiled
 def _sizes_inwards(
     trial: Trial, domain: AbstractDomain, steps: Any, key: PRNGKeyArray
 ) -> Float[Array, " k"]:
@@ -180,7 +180,7 @@ def value_range(solution: Solution) -> tuple[float, float]:
     return float(found.min()), float(found.max())
 
 
-@eqx.filter_jit
+@compiled
 def _some_values(trial: Trial, domain: AbstractDomain, key: PRNGKeyArray) -> Float[Array, " n"]:
     inside = jax.vmap(trial.value)(domain.sample(key, 16_384))
     edge = jax.vmap(trial.boundary.value)(domain.sample_boundary(jr.fold_in(key, 1), 4_096))

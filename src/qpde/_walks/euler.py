@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
 from .._equation.operator import Operator
@@ -191,7 +192,7 @@ def turning_step(domain: AbstractDomain, generator: Generator) -> float:
     return (length / _TURNING) ** 2 / max(spread, _TINY)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _slope(domain: AbstractDomain, operator: Operator, key: PRNGKeyArray) -> Float[Array, ""]:
     """The largest change of the drift over a unit length, at random points in random directions."""
     points = domain.sample(key, _SAMPLE)

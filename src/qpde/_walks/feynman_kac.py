@@ -17,12 +17,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array
 
 from .._arguments import a_seed, flag, real, shown, whole
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
 from .._precision import by_chunks, keys_from, x64
@@ -145,7 +145,7 @@ def _base(base: Base, x: Array) -> Array:
     return base.value(x)
 
 
-@eqx.filter_jit
+@compiled
 def _chunk(function: Callable[[Any, Array], Array], owner: Any, points: Any) -> Array:
     return jax.vmap(functools.partial(function, owner))(points)
 

@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
 from .._equation.operator import Operator
@@ -81,12 +82,12 @@ class ResidualPayoff(eqx.Module):
         return float(np.min(found)), float(np.max(found))
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _one(function: Any, x: Any) -> Array:
     return function(x)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _ends(boundary: AbstractField, domain: AbstractDomain, key: PRNGKeyArray) -> Array:
     return jax.vmap(boundary.value)(domain.sample_boundary(key, 2 * _SAMPLE))
 
@@ -205,7 +206,7 @@ def _payoffs(
     }
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _shell(domain: AbstractDomain, trial: Trial, width: Any) -> tuple[Array, Array]:
     """The largest `|L Q|` found inside and in the shell, and the longest mean time there."""
     eta = domain.eta

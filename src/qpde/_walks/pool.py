@@ -13,13 +13,13 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from .._compiled import compiled
 from .._domain.random import bits, uniform
 
 # Steps between two looks at the keyboard, steps that a pool takes at most, and steps without the end of any
@@ -128,7 +128,7 @@ def normals(key: PRNGKeyArray, n: int, dim: int) -> Float[Array, "n d"]:
     return (2.0**0.5 * jax.lax.erf_inv(2.0 * u - 1.0)).astype(float).reshape(n, dim)
 
 
-@eqx.filter_jit(donate="all-except-first")
+@compiled(donate="all-except-first")
 def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any, Any], state: State) -> State:
     """Move all walkers until a block of steps is done, the limit is met, or no walk is left."""
     scheme, key, count, limit = fixed
@@ -191,7 +191,7 @@ def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any, Any], state: State) -> Stat
     return jax.lax.while_loop(go_on, one, state)
 
 
-@eqx.filter_jit
+@compiled(brief=True)
 def _begin(starts: Any, orders: Orders, count: Any, exits: bool, slots: int) -> State:
     """The first jobs in the slots."""
     rows, dim = starts.shape
@@ -249,7 +249,7 @@ def do_jobs(
     return Sums(jobs.place, jobs.mass, jobs.discount, jobs.exit), jobs.how, int(state.work)
 
 
-@eqx.filter_jit
+@compiled
 def _pay(payoff: Payoff, sums: Sums) -> Array:
     """The sum of every walk; `sums` has a whole number of chunks."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from .._arguments import a_function, a_seed, shown, whole
+from .._compiled import compiled
 from .._control.base import AbstractControl, UnderPolicy
 from .._control.policy import Greedy
 from .._domain.base import AbstractDomain
@@ -204,7 +205,7 @@ def _drawn(
     return times, tuple(places[: end + 1, i] for i, end in enumerate(ends))
 
 
-@eqx.filter_jit
+@compiled
 def _loops(
     domain: AbstractDomain, operator: Operator, start: Any, factor: Any, h: Any, key: PRNGKeyArray
 ) -> tuple[Array, Array]:

@@ -3,13 +3,13 @@
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
 from .. import zoo
+from .._compiled import compiled
 from .._precision import x64
 from .._problem.measure import AbstractMeasure, Radial
 from .._problem.problem import Problem
@@ -109,7 +109,7 @@ def reference_values(target: Target, problem: Problem) -> tuple[np.ndarray, np.n
     return exact, np.dot(eta, exact - f) / np.dot(eta, eta) * eta + f - exact
 
 
-@eqx.filter_jit
+@compiled
 def _functions(problem: Problem, points: Any) -> tuple[Any, ...]:
     """The exact solution, `eta` and `f` at the points."""
     functions = (problem.exact, problem.factor.value, problem.boundary.value)

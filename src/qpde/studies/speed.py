@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -22,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import activations, presets, zoo
+from .._compiled import compiled
 from .._field.base import AbstractField
 from .._field.form import AbstractForm, Identity
 from .._network.mlp import MLP
@@ -109,7 +109,7 @@ def ours(case: Case, rule: AbstractRule, *, by_hessian: bool = False) -> Stepper
     return steps
 
 
-@eqx.filter_jit
+@compiled
 def _unavoidable(
     domain: Any, w: Array, key: PRNGKeyArray, count: Any, chunk: int, parts: int
 ) -> Array:
@@ -209,7 +209,7 @@ def ratio(above: Timing, below: Timing) -> float:
     return statistics.median(a / b for a, b in zip(above.rounds, below.rounds, strict=True))
 
 
-@eqx.filter_jit
+@compiled
 def _laplacians(field: AbstractField, points: Array, closed: bool) -> Array:
     def one(x: Array) -> Array:
         return field.trace(x, Identity()) if closed else jnp.trace(jax.hessian(field.value)(x))

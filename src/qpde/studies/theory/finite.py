@@ -18,6 +18,7 @@ import jax.random as jr
 import numpy as np
 
 from ... import activations, zoo
+from ..._compiled import compiled
 from ..._limit.kernel import finite_kernel
 from ..._network.base import trainable
 from ..._network.shallow import Shallow, ShallowField
@@ -75,7 +76,7 @@ def follow(width: int, beta: float, seed: int, times: Sequence[float], step: flo
     return moments
 
 
-@eqx.filter_jit
+@compiled
 def jets_at(trial: Trial, points: Any) -> Any:
     def one(x: Any) -> Any:
         jet = trial.jet(x)
@@ -84,7 +85,7 @@ def jets_at(trial: Trial, points: Any) -> Any:
     return jax.vmap(one)(points).T
 
 
-@eqx.filter_jit
+@compiled
 def _advance(trial: Trial, points: Any, weights: Any, count: Any, step: Any) -> Trial:
     """`count` steps of Runge and Kutta."""
     params, rest = trainable(trial.network)

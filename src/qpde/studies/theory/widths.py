@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._compiled import compiled
 from ..._limit.flow import LinearFlow
 from ..._limit.kernel import TangentKernel
 from ..._limit.system import System
@@ -51,7 +51,7 @@ def _finite_kernel(width: int, seed: int, x: np.ndarray, y: np.ndarray) -> tuple
         return tuple(np.asarray(v) for v in _definition(c, w, b, x, y))
 
 
-@eqx.filter_jit
+@compiled
 def _definition(c: Any, w: Any, b: Any, x: Any, y: Any) -> Any:
     sigmoid = jax.nn.sigmoid
 
