@@ -273,8 +273,8 @@ def test_another_problem_of_the_same_shape_compiles_nothing(caplog):
 
     before = count_traces()
     first = solve(bent(), 1.0, SIGMOIDS)
-    # `eta` and `f` at nodes and held-out points, `L Q` at both, slopes at the nodes, one integrator.
-    assert np.subtract(count_traces(), before).tolist() == [4, 2, 1, 1]
+    # `eta` and `f` at nodes and held-out points, `L Q` at both and in the slopes, one integrator.
+    assert np.subtract(count_traces(), before).tolist() == [4, 3, 1, 1]
     other, before = bent(2.0, centre=0.3, radius=1.5, name="other"), count_traces()
     with jax.log_compiles(), caplog.at_level(logging.WARNING, logger="jax"):
         second = solve(other, 2.0, SIGMOIDS)

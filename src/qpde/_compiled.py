@@ -1,10 +1,10 @@
 """How programs are compiled: `@compiled`, at the top of a file, stands for `@eqx.filter_jit`.
 
-Two settings of XLA decide how long a user waits for the first answer (JAX 0.10.2, two cores, `survival` in 20
-dimensions by default, benchmarks/start.py):
+Settings of XLA decide how long a user waits for the first answer (JAX 0.10.2, benchmarks/start.py):
 
-- Its newer way to write fused loops takes a third longer to compile, and what it writes is no quicker.
-- A program that is called once, on few points, need not be optimised: `@compiled(brief=True)`.
+- Its newer way to write fused loops takes half as long again to compile. The loops of first-order steps are
+  then 1.2 to 1.5 times as quick, so programs that run for most of a solve have it: `@compiled(hot=True)`.
+- A program that is called a few times on few points need not be optimised: `@compiled(brief=True)`.
 
 Names of settings come and go with versions of XLA. Other versions of JAX than the one measured get none of
 them, and compile as they see fit. A program inside another one is compiled with it, by its settings.
@@ -39,12 +39,17 @@ else:
 @overload
 def compiled(function: _Function, /) -> _Function: ...
 @overload
-def compiled(*, brief: bool = ..., donate: Any = ...) -> Callable[[_Function], _Function]: ...
-def compiled(function: Any = None, /, *, brief: bool = False, donate: Any = "none") -> Any:
+def compiled(
+    *, brief: bool = ..., hot: bool = ..., donate: Any = ...
+) -> Callable[[_Function], _Function]: ...
+def compiled(
+    function: Any = None, /, *, brief: bool = False, hot: bool = False, donate: Any = "none"
+) -> Any:
     """A compiled function, like `eqx.filter_jit`: arrays are arguments, all else is part of the program."""
     if function is None:
-        return functools.partial(compiled, brief=brief, donate=donate)
-    return _Compiled(function, BRIEF if brief else SETTINGS, donate)
+        return functools.partial(compiled, brief=brief, hot=hot, donate=donate)
+    settings = {} if hot or not MEASURED else BRIEF if brief else SETTINGS
+    return _Compiled(function, settings, donate)
 
 
 class _Compiled:
@@ -54,7 +59,7 @@ class _Compiled:
         functools.update_wrapper(self, function)
         # Equinox hands further options on to `jax.jit`; its types do not say so.
         jit: Any = eqx.filter_jit
-        self._alone = jit(function, donate=donate, compiler_options=settings)
+        self._alone = jit(function, donate=donate, compiler_options=settings or None)
         self._inside = jit(function, donate=donate)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:

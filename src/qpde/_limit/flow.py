@@ -118,7 +118,7 @@ def integrate(system: System, rate: float, times: np.ndarray, report: Callable[[
     return Path(times[: len(path)], path, status)
 
 
-@compiled
+@compiled(hot=True)
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def _advance(
     extension: Trial,

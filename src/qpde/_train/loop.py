@@ -81,7 +81,7 @@ def _end(info: Info, loop: Loop, tolerance: Any, damped: bool) -> tuple[Array, A
     return end.astype(jnp.int32), limit, stuck
 
 
-@compiled
+@compiled(hot=True)
 @functools.partial(eqx.debug.assert_max_traces, max_traces=None)
 def block(
     rule: AbstractRule,

@@ -38,6 +38,5 @@ def _forget() -> None:
         if name.partition(".")[0] != package:
             continue
         for value in list(vars(module).values()):
-            clear = getattr(value, "clear_cache", None)
-            if callable(clear):
-                clear()
+            if not isinstance(value, type) and callable(getattr(value, "clear_cache", None)):
+                value.clear_cache()

@@ -128,7 +128,7 @@ def normals(key: PRNGKeyArray, n: int, dim: int) -> Float[Array, "n d"]:
     return (2.0**0.5 * jax.lax.erf_inv(2.0 * u - 1.0)).astype(float).reshape(n, dim)
 
 
-@compiled(donate="all-except-first")
+@compiled(hot=True, donate="all-except-first")
 def _advance(fixed: tuple[Scheme, PRNGKeyArray, Any, Any], state: State) -> State:
     """Move all walkers until a block of steps is done, the limit is met, or no walk is left."""
     scheme, key, count, limit = fixed

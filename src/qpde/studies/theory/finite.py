@@ -85,7 +85,7 @@ def jets_at(trial: Trial, points: Any) -> Any:
     return jax.vmap(one)(points).T
 
 
-@compiled
+@compiled(hot=True)
 def _advance(trial: Trial, points: Any, weights: Any, count: Any, step: Any) -> Trial:
     """`count` steps of Runge and Kutta."""
     params, rest = trainable(trial.network)
