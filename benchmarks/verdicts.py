@@ -129,6 +129,20 @@ def good(budget: float) -> list[Case]:
         "control_bell": 6,
         "control_sines": 4,
         "american_put": 1,
+        "lqr": 5,
+        "lqr_matrices": 4,
+        "lqr_diffusion": 3,
+        "eikonal": 5,
+        "rotated": 4,
+        "clamped_load": 5,
+        "clamped_waves": 4,
+        "supported_plate": 2,
+        "heat_ball": 3,
+        "absorbed_heat": 3,
+        "allen_cahn_in_time": 10,
+        "semilinear_heat": 10,
+        "sine_gordon_in_time": 10,
+        "hjb_quadratic": 10,
     }
     assert set(dims) == set(zoo.CATALOGUE)
     options = {"budget": budget}

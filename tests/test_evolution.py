@@ -1,6 +1,7 @@
 """Evolution problems: space-time, jets, data, constants and bounds, against independent computations."""
 
 import dataclasses
+import functools
 import re
 from typing import Any
 
@@ -42,10 +43,15 @@ def test_the_factor_has_the_derivatives_of_its_values(backward):
         slow, z = Autodiff(field.value), jnp.array([0.3, 0.5, 0.2])
         sigma = jnp.array([[1.0, 0.2], [0.3, -1.0], [0.5, 0.4]])
         forms = [Identity(), Spatial(), Factor(sigma), Matrix(sigma @ sigma.T)]
-        np.testing.assert_allclose(field.grad(z), slow.grad(z), rtol=1e-12)
-        np.testing.assert_allclose(field.hessian(z), slow.hessian(z), atol=1e-12)
-        for form in forms:
-            np.testing.assert_allclose(field.trace(z, form), slow.trace(z, form), atol=1e-12)
+
+        @jax.jit
+        def derivatives(z):
+            return [
+                (f.grad(z), f.hessian(z), [f.trace(z, form) for form in forms])
+                for f in (field, slow)
+            ]
+
+        jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-12), *derivatives(z))
 
 
 def test_the_jet_asks_in_space_and_time():
@@ -199,7 +205,7 @@ def test_the_zoo_in_time(name, dim):
         z = rows(problem.domain)
         if problem.exact is not None:
             exact = Autodiff(problem.exact)
-            residual = [float(problem.equation(x, Jet(exact.at(x), x))) for x in z]
+            residual = jax.jit(jax.vmap(lambda x: problem.equation(x, Jet(exact.at(x), x))))(z)
             np.testing.assert_allclose(residual, 0, atol=1e-11)
         assert problem.recipe is not None
 
@@ -309,18 +315,19 @@ def test_layers_leave_a_bounded_residual(domain):
         assert any("differ where they meet" in note for note in problem.notes)
         edge = domain.sample_boundary(jax.random.key(1), 2_000)
         shrink = jnp.abs(jax.random.normal(jax.random.key(2), (2_000, 1)))
-        sizes = []
+        sizes, residual = [], jax.jit(jax.vmap(trial.residual))
         for t in (1e-3, 1e-5, 1e-7):
             centre = jnp.asarray(domain.centre)[None]
             moved = centre + (edge - centre) * jnp.exp(-shrink * np.sqrt(t))
             z = jnp.concatenate([moved, jnp.full((2_000, 1), t)], axis=1)
-            sizes.append(float(jnp.max(jnp.abs(jax.vmap(trial.residual)(z)))))
+            sizes.append(float(jnp.max(jnp.abs(residual(z)))))
         assert max(sizes) < 2 * min(sizes) + 0.5
         on_side = jnp.concatenate([edge, jnp.full((2_000, 1), 0.05)], axis=1)
-        np.testing.assert_allclose(jax.vmap(problem.boundary.value)(on_side), 0, atol=1e-14)
+        values = jax.jit(jax.vmap(problem.boundary.value))
+        np.testing.assert_allclose(values(on_side), 0, atol=1e-14)
         x = domain.sample(jax.random.key(3), 100)
         start = jnp.concatenate([x, jnp.zeros((100, 1))], axis=1)
-        np.testing.assert_allclose(jax.vmap(problem.boundary.value)(start), jax.vmap(gap)(x))
+        np.testing.assert_allclose(values(start), jax.vmap(gap)(x))
 
 
 def test_a_layer_on_a_line_is_the_error_function():

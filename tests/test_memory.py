@@ -59,6 +59,7 @@ def swept(k, **more):
 
 
 def test_a_sweep_over_a_parameter_compiles_once():
+    memory._seen.clear()  # or the programs of earlier tests are forgotten in the middle, and these too
     with Compiled() as compiled:
         first = qpde.solve(swept(1.0), **SMALL)
         first(np.zeros((1, 2)))

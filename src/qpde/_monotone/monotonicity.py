@@ -159,23 +159,7 @@ def _constant(
     if operator.order == 4:
         return _fourth(problem, measure)
     if operator.structure is Structure.NONLINEAR:
-        found = cordes(problem) if isinstance(measure, Uniform) else None
-        if found is not None and found.proved:
-            reason = "In Cordes' pairing; nothing is said of the L2 pairing."
-            return Monotonicity(
-                found.stability,
-                Ground.PROVED,
-                structure=operator.structure,
-                reason=reason,
-                cordes=found,
-            )
-        return Monotonicity(
-            None,
-            Ground.UNKNOWN,
-            structure=operator.structure,
-            reason="The equation is nonlinear in derivatives of u, or not continuous in u; no "
-            "constant is known for such.",
-        )
+        return _nonlinear(problem, measure)
     semilinear = operator.structure is Structure.SEMILINEAR
     values = None if not semilinear else value_range or (-np.inf, np.inf)
     alpha = _ellipticity(operator, given["ellipticity"])
@@ -215,6 +199,26 @@ def _constant(
     told = " and ".join(name for name, number in given.items() if number is not None)
     return Monotonicity(
         constant, kind, reason=told and f"It rests on the {told} that you gave.", **parts
+    )
+
+
+def _nonlinear(problem: Problem, measure: AbstractMeasure) -> Monotonicity:
+    """What is known of an equation that is nonlinear in derivatives: Cordes' constant, or nothing."""
+    found = cordes(problem) if isinstance(measure, Uniform) else None
+    if found is not None and found.proved:
+        return Monotonicity(
+            found.stability,
+            Ground.PROVED,
+            structure=Structure.NONLINEAR,
+            reason="In Cordes' pairing; nothing is said of the L2 pairing.",
+            cordes=found,
+        )
+    return Monotonicity(
+        None,
+        Ground.UNKNOWN,
+        structure=Structure.NONLINEAR,
+        reason="The equation is nonlinear in derivatives of u, or not continuous in u; no "
+        "constant is known for such.",
     )
 
 

@@ -115,14 +115,9 @@ class Problem(eqx.Module):
         initial: Any = None,
         terminal: Any = None,
     ):
-        an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
-        a_function("equation", equation, "a function (x, u)")
+        _check_kinds(domain, equation, exact, name)
         self.conditions = boundary if isinstance(boundary, Clamped | SimplySupported) else None
         boundary = boundary if self.conditions is None else self.conditions.data
-        if exact is not None:
-            a_function("exact", exact, "a function of one point")
-        if not isinstance(name, str):
-            raise ValueError(f"name must be a string, got {type(name).__name__}.")
         named = {"equation": equation, "boundary": boundary, "exact": exact}
         for what, function in (named | {"initial": initial, "terminal": terminal}).items():
             _check_hashable(what, function)
@@ -302,6 +297,15 @@ def _in_grade(data: AbstractField, problem: Problem) -> AbstractField:
     if grade is None:
         return data
     return round_off(old.g, old.domain, float(old.smoothing), grade) or data
+
+
+def _check_kinds(domain: Any, equation: Any, exact: Any, name: Any) -> None:
+    an_instance("domain", domain, AbstractDomain, "qpde.Ball(20)")
+    a_function("equation", equation, "a function (x, u)")
+    if exact is not None:
+        a_function("exact", exact, "a function of one point")
+    if not isinstance(name, str):
+        raise ValueError(f"name must be a string, got {type(name).__name__}.")
 
 
 def _check_hashable(what: str, function: Any) -> None:

@@ -167,6 +167,30 @@ class _Central(eqx.Module):
         return [one(*span) for span in spans]
 
 
+def _at_points(
+    trial: Trial, second: SecondOrder, radial: bool, points: Float[Array, "m d"]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """The residual, `P`, `V` (its factor `alpha` where `eta` is radial), `C_k` and `eta` at points."""
+    half = trial.network.frame.half.array  # pyright: ignore[reportAttributeAccessIssue]
+
+    def one(x: Array) -> tuple[Array, Array, Array, Array, Array]:
+        at = linearise(trial.equation, x, trial.jet(x))
+        eta = Jet(trial.eta.at(x), x)
+        p = at.value * eta.value + jnp.dot(at.grad, eta.grad)
+        for scale, form in zip(at.traces, at.forms, strict=True):
+            p = p + scale * eta.contract(form)
+        if at.hessian is not None:
+            p = p + jnp.sum(at.hessian * eta.hessian)
+        scales = second.scales(at)
+        if radial:
+            v = 2.0 * scales[0] * trial.eta.slope(x)  # pyright: ignore[reportAttributeAccessIssue]
+        else:
+            v = (at.grad * eta.value + 2.0 * at.apply(eta.grad)) / half
+        return at.residual, p, v, scales * eta.value, eta.value
+
+    return jax.vmap(one)(points)
+
+
 class Structured(AbstractTangent):
     """The tangent of a shallow network and an equation whose second-order part has constant matrices."""
 
@@ -200,23 +224,7 @@ class Structured(AbstractTangent):
         half = frame.half.array
         central = second.laplacian and "grad" not in second.asked
         radial = central and isinstance(trial.eta, AbstractRadial)
-
-        def one(x: Array) -> tuple[Array, ...]:
-            at = linearise(trial.equation, x, trial.jet(x))
-            eta = Jet(trial.eta.at(x), x)
-            p = at.value * eta.value + jnp.dot(at.grad, eta.grad)
-            for scale, form in zip(at.traces, at.forms, strict=True):
-                p = p + scale * eta.contract(form)
-            if at.hessian is not None:
-                p = p + jnp.sum(at.hessian * eta.hessian)
-            scales = second.scales(at)
-            if radial:
-                v = 2.0 * scales[0] * trial.eta.slope(x)  # pyright: ignore[reportAttributeAccessIssue]
-            else:
-                v = (at.grad * eta.value + 2.0 * at.apply(eta.grad)) / half
-            return at.residual, p, v, scales * eta.value, eta.value
-
-        r, p, v, numbers, eta = jax.vmap(one)(points)
+        r, p, v, numbers, eta = _at_points(trial, second, radial, points)
         signed = trial.orientation * roots
         self.residual, self.p, numbers = signed * r, signed * p, signed[:, None] * numbers
         self.eta, v = roots * eta, signed.reshape(-1, *[1] * (v.ndim - 1)) * v
