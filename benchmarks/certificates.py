@@ -1,4 +1,4 @@
-"""Do the certificates hold? Five kinds of problems, runs of several lengths, bound against true error.
+"""Do the certificates hold? Six kinds of problems, runs of several lengths, bound against true error.
 
 Run:     python benchmarks/certificates.py [--runs 5] [--only weights,spikes] [--out benchmarks]
 Writes:  certificates.json and CERTIFICATES.md
@@ -7,7 +7,8 @@ Writes:  certificates.json and CERTIFICATES.md
 - weights: laws of points that are not uniform, the stationary law of a drift among them;
 - lifts: boundary values that are known on the boundary alone;
 - spikes: sources with a narrow bump, which random points may miss;
-- varying: diffusion matrices and killing rates that vary.
+- varying: diffusion matrices and killing rates that vary;
+- time: ten evolution problems (time_cases.py), under the uniform law of space-time.
 
 Training is deliberately short, of lengths that differ from run to run, so that errors span several decades.
 The bound of `qpde.certify` is compared with the root mean square error under the law of training, on 100,000
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from time_cases import problems as evolution_problems
 
 import qpde
 from qpde import zoo
@@ -132,6 +134,11 @@ def varying_cases() -> Iterator[Case]:
             yield Case("varying", f"{name}, d = {dim}", problem)
 
 
+def time_cases() -> Iterator[Case]:
+    for problem in evolution_problems():
+        yield Case("time", f"{problem.name}, d = {problem.space_dim}", problem)
+
+
 def _manufactured(domain: Any, exact: Any, equation: Any, name: str) -> qpde.Problem:
     """`L u = L exact` with the boundary values of `exact`, which are zero."""
 
@@ -159,6 +166,7 @@ KINDS: dict[str, Callable[[], Iterator[Case]]] = {
     "lifts": lift_cases,
     "spikes": spike_cases,
     "varying": varying_cases,
+    "time": time_cases,
 }
 
 
@@ -176,7 +184,7 @@ def measured(case: Case, runs: int) -> dict[str, Any]:
         except ValueError as refusal:
             row |= {"bound": None, "word": "refused", "refusal": str(refusal).split(". ")[0]}
         rows.append(row)
-    return {"kind": case.kind, "problem": case.name, "dim": problem.dim, "runs": rows}
+    return {"kind": case.kind, "problem": case.name, "dim": problem.space_dim, "runs": rows}
 
 
 def _error(solution: qpde.Solution) -> tuple[float, float]:

@@ -75,7 +75,7 @@ def looked(solved, monkeypatch):
             return dataclasses.replace(known, relative_bound=bound, kind=kind)
 
         monkeypatch.setattr(accuracy, "certify", certify)
-        return Looks(Goal.of(1e-3, "l2")), ball, asked
+        return Looks(Goal.of(1e-3, "l2", ball.problem)), ball, asked
 
     return make
 

@@ -16,6 +16,7 @@ from ._domain.space import Space
 from ._field.base import AbstractField, as_field
 from ._field.form import AbstractForm, Factor, Identity, Matrix
 from ._field.jet import Jet
+from ._field.radial import OfSquare
 from ._files.cache import cache_compilations
 from ._files.damage import DamagedFile
 from ._files.lock import Locked
@@ -25,6 +26,7 @@ from ._monotone.cordes import Cordes, cordes
 from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
 from ._network.base import AbstractNetwork, Frozen, trainable
+from ._network.distance import Distance
 from ._network.mlp import MLP
 from ._network.pairs import Pairs
 from ._network.ridge import Ridge
@@ -47,8 +49,10 @@ from ._rule.projection import VariableProjection
 from ._rule.schedule import AbstractSchedule, Clock, Cosine, Decay, Ramp
 from ._runs.store import load, save
 from ._runs.trust import Untrusted
+from ._solve.carried import certify_windows
 from ._solve.solve import solve
 from ._solve.verdict import judge
+from ._solve.windows import Windowed, solve_windows
 from ._status import Interrupted, SolveError, Status
 from ._train.plan import Keep, Progress
 from ._train.polish import polish
@@ -67,6 +71,8 @@ __all__ = [  # noqa: RUF022 - by topic
     "Problem",
     "Jet",
     "solve",
+    "solve_windows",
+    "Windowed",
     "polish",
     "solve_limit",
     "Solution",
@@ -119,6 +125,7 @@ __all__ = [  # noqa: RUF022 - by topic
     # networks
     "Shallow",
     "MLP",
+    "Distance",
     "Pairs",
     "Ridge",
     "Separable",
@@ -141,6 +148,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "Cosine",
     # trust
     "certify",
+    "certify_windows",
     "Certificate",
     "Kind",
     "Norm",
@@ -161,6 +169,7 @@ __all__ = [  # noqa: RUF022 - by topic
     # for domains, fields, laws, networks, rules and schedules of one's own
     "AbstractDomain",
     "AbstractField",
+    "OfSquare",
     "as_field",
     "AbstractForm",
     "Identity",

@@ -2,19 +2,29 @@
 
 `w = u0 - g` at the instant of the data does not vanish on the boundary. No function that is continuous has
 both values; the solution has them through a layer of width `sqrt(a s)` at the time `s`, `a` the diffusion.
-With `phi` zero on a face of the boundary, `|grad phi| = 1` there, and `z = phi / (2 sqrt(a s))`,
+On a box the faces multiply, `w prod erf(z)` with `z = phi / (2 sqrt(a s))` and `phi` the distance to a face,
+and a slope `w'` of `w` into the box adds `phi w' erfc(z)`.
 
-    w erf(z)
+**On a ball** of radius `R` the Laplacian drifts outwards, along the distance by `a kappa`, next to the sphere
+`kappa = -(d - 1) / R`, and in high dimension that is as strong as the diffusion. With a constant drift the
+chance not to have reached zero from `psi` is
 
-is 0 on the face, `w` at the beginning, and satisfies `f_s = a Lap f` up to terms of size `s^(-1/2)`. These
-are taken away by the next order. With `|grad phi|^2 = 1 + beta phi` and `kappa = Lap phi` on the face they
-are `(a / s)^(1/2) (w kappa / 2 + grad w . grad phi - beta w z^2) erf'(z)`, and with `y` solving
-`y'' + 2 z y' - 2 y = source`, `erfc` and `z^2 erf'(z)` give
+    B = (erfc(m - z) - e^(4 z m) erfc(m + z)) / 2,   z = psi / (2 sqrt(a s)),   m = -kappa sqrt(a s) / 2.
 
-    phi [ (w (kappa - beta / 2) / 2 + grad w . grad phi) erfc(z) - beta w z erf'(z) / 4 ].
+Distance is not smooth at the centre; `psi = phi + phi^2 / (2 R)` with `phi = (R^2 - r^2) / (2 R)` is, and
 
-So `L f` is bounded, as bounds for the error need. A ball of radius `R` has `phi = (R^2 - r^2) / (2 R)`,
-`beta = -2 / R`, `kappa = -d / R`. On a box the faces multiply: at edges the product of `erf`s solves it.
+    |grad psi|^2 = 1 - 3 phi^2 / R^2 + ...,   Lap psi = kappa - (d + 2) phi / R^2 + ... .
+
+Both differences leave terms of the size of the layer's width over `R`. With `B_psi = e^(-z^2)/sqrt(pi a s)`,
+which it nearly is, these are `a B_psi psi (-(d + 2) + 3 psi^2 / (2 a s)) / R^2`, and
+
+    psi B_psi (psi^2 - (d - 1) a s) / (2 R^2)
+
+takes them away: the values of `y_s - a y''` at `s z e^(-z^2)` and `s z^3 e^(-z^2)` are `2 z e^(-z^2)` and
+`(3 z^3 - 3 z / 2) e^(-z^2)`. What is left is of the next order whether `psi^2` or, along the path of the
+drift, `psi (psi + a kappa s)` stands there; the latter leaves less where the layer is wide. A slope of `w`
+adds `psi w' (1 - B)`. So `L f` is bounded, as bounds for the error need, and small at the edge where `w` is
+constant.
 """
 
 import math
@@ -31,6 +41,8 @@ from .._precision import Numbers
 
 # Added to the time, so that the width has a derivative at its beginning.
 _TINY = 1e-30
+# Beyond so many widths a layer has ended: erfc(12) = 1e-64.
+_FAR = 12.0
 
 
 class Layer(eqx.Module):
@@ -50,11 +62,13 @@ class Layer(eqx.Module):
         centre, radius = self.domain.enclosing_ball
         y = x - centre
         phi = 0.5 * (radius - jnp.dot(y, y) / radius)
-        z = phi / width
-        w, slope = jax.jvp(self.gap, (x,), (-y / radius,))
-        bent = w * (1.0 - x.size) / (2.0 * radius) + slope
-        inner = w * z * _slope(z) / (2.0 * radius)
-        return w * jax.lax.erf(z) + phi * (bent * (1.0 - jax.lax.erf(z)) + inner)
+        psi = phi + 0.5 * phi * phi / radius
+        kappa, spread = (1.0 - x.size) / radius, 0.25 * width * width  # spread: a s
+        value, slope = _survival(psi / width, -0.25 * kappa * width)
+        bent = psi * (psi + kappa * spread) + radius * kappa * spread
+        value = value + 0.5 * slope * bent / (radius * radius)
+        w, along = jax.jvp(self.gap, (x,), (-y / radius,))
+        return w * value + psi * along * (1.0 - value)
 
     def _box(self, x: Array, width: Array) -> Array:
         lower, upper = self.domain.enclosing_box
@@ -66,9 +80,13 @@ class Layer(eqx.Module):
         return w * jnp.prod(erf) + jnp.sum(slopes * phi * (1.0 - erf) * beside)
 
 
-def _slope(z: Array) -> Array:
-    """`erf'`."""
-    return 2.0 / math.sqrt(math.pi) * jnp.exp(-z * z)
+def _survival(z: Array, m: Array) -> tuple[Array, Array]:
+    """`B` of the head of this file, and `z` times its derivative in `z`."""
+    z = jnp.minimum(z, m + _FAR)
+    tail = jnp.exp(4.0 * z * m + jax.scipy.special.log_ndtr(-math.sqrt(2.0) * (z + m)))
+    value = 0.5 * (1.0 + jax.lax.erf(z - m)) - tail
+    steep = 2.0 / math.sqrt(math.pi) * jnp.exp(-((z - m) ** 2)) - 4.0 * m * tail
+    return value, z * steep
 
 
 def has_layer(domain: AbstractDomain) -> bool:

@@ -30,7 +30,7 @@ _POINTS, _STEPS = 240, 12
 # Radii up to a dimension: in high dimension the radius hardly varies, and there are many axes.
 _RADII = ((30, 3), (200, 2), (math.inf, 1))
 # Added to the time, so that its root has a derivative at zero.
-_TINY = 1e-30
+TINY = 1e-30
 
 
 def cubature(dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -47,6 +47,22 @@ def cubature(dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     directions = np.concatenate([sign * each for each in axes for sign in (1.0, -1.0)])
     points = (radii[:, None, None] * directions[None]).reshape(-1, dim)
     return points, np.repeat(weights / len(directions), len(directions))
+
+
+def flow(rate: Callable[..., Array] | None, value: Array, s: Array) -> Array:
+    """`y(s)` from `y(0) = value` with `y' = rate(y)`, by the method of Runge and Kutta."""
+    if rate is None:
+        return value
+    step = s / _STEPS
+
+    def one(y: Array, _: None) -> tuple[Array, None]:
+        a = rate(y)
+        b = rate(y + 0.5 * step * a)
+        c = rate(y + 0.5 * step * b)
+        d = rate(y + step * c)
+        return y + step / 6.0 * (a + 2.0 * b + 2.0 * c + d), None
+
+    return jax.lax.scan(one, value, None, length=_STEPS)[0]
 
 
 class Smeared(AbstractField):
@@ -80,7 +96,7 @@ class Smeared(AbstractField):
     def _places(self, z: Array) -> tuple[Array, Array]:
         """The points of the cubature, and their derivative in the time since the data."""
         s, _ = self._age(z)
-        root, nodes = jnp.sqrt(s + _TINY), jnp.asarray(self.nodes, z.dtype)
+        root, nodes = jnp.sqrt(s + TINY), jnp.asarray(self.nodes, z.dtype)
         drift = jnp.asarray(self.drift, z.dtype)[None]
         return z[None, :-1] + s * drift + root * nodes, drift + nodes / (2.0 * root)
 
@@ -88,20 +104,7 @@ class Smeared(AbstractField):
         return jnp.dot(self.weights, jax.vmap(self.data.value)(self._places(z)[0]))
 
     def _flow(self, value: Array, s: Array) -> Array:
-        """`y(s)` from `y(0) = value`, by the method of Runge and Kutta."""
-        rho = self.rate
-        if rho is None:
-            return value
-        step = s / _STEPS
-
-        def one(y: Array, _: None) -> tuple[Array, None]:
-            a = rho(y)
-            b = rho(y + 0.5 * step * a)
-            c = rho(y + 0.5 * step * b)
-            d = rho(y + step * c)
-            return y + step / 6.0 * (a + 2.0 * b + 2.0 * c + d), None
-
-        return jax.lax.scan(one, value, None, length=_STEPS)[0]
+        return flow(self.rate, value, s)
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         return self._flow(self._mean(x), self._age(x)[0])

@@ -192,6 +192,16 @@ class AbstractDomain(eqx.Module):
         return None
 
     @property
+    def spatial(self) -> "AbstractDomain":
+        """The domain in space: itself, or that of a domain in space and time."""
+        return self
+
+    @property
+    def pivot(self) -> Numbers | None:
+        """The point in space about which every rotation leaves the law of points as it is."""
+        return None if self.round is None else self.round.centre
+
+    @property
     def sheets(self) -> tuple[Sheet, ...]:
         """Surfaces that make up the boundary, from which rays carry boundary values inside.
 

@@ -114,6 +114,14 @@ class Cylinder(AbstractDomain):
         return self.base.first_eigenvalue
 
     @property
+    def spatial(self) -> AbstractDomain:
+        return self.base
+
+    @property
+    def pivot(self) -> Numbers | None:
+        return self.base.pivot
+
+    @property
     def smooth_boundary(self) -> Fact | None:
         return Fact(False, "a cylinder has an edge where its side meets the slice of the data")
 

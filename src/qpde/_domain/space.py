@@ -168,6 +168,16 @@ class Paths(AbstractDomain):
         return self.space.first_eigenvalue
 
     @property
+    def spatial(self) -> AbstractDomain:
+        return self.space
+
+    @property
+    def pivot(self) -> Numbers | None:
+        matrix = np.asarray(self.factor @ self.factor.T)
+        alike = np.allclose(matrix, matrix[0, 0] * np.eye(self.space.dim), rtol=1e-12, atol=0.0)
+        return self.space.start if alike and not np.any(self.drift) else None
+
+    @property
     def follows_paths(self) -> bool:
         return True
 

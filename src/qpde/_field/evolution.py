@@ -77,6 +77,11 @@ class EvolutionJet(Jet):
         self._whole = whole
 
     @property
+    def whole(self) -> Jet:
+        """The jet in space and time."""
+        return self._whole
+
+    @property
     def dt(self) -> Float[Array, ""]:
         """The derivative in time."""
         return self._whole.in_time if isinstance(self._whole, Apart) else self._whole.grad[-1]

@@ -46,12 +46,12 @@ def ways(operator: Operator, measure: AbstractMeasure) -> list[Way]:
             'In the whole space no constant in L2 is known; certify(solution, norm="value") bounds the error '
             "at the starting point, and needs none."
         )
-    if operator.domain.times is not None and not isinstance(measure, Uniform):
+    if operator.domain.times is not None and not isinstance(measure, Uniform | Radial):
         raise Unbounded(
-            "Of an evolution equation a constant is known under the uniform law only; the weight in time is "
-            "chosen by itself."
+            "Of an evolution equation a constant is known under the uniform and radial laws only; the weight "
+            "in time is chosen by itself."
         )
-    if isinstance(measure, Radial) and float(measure.k) != measure.domain.dim:
+    if isinstance(measure, Radial) and float(measure.k) != measure.domain.spatial.dim:
         if not operator.isotropic or "A" in operator.varies or operator.has_drift:
             raise Unbounded(
                 "Under a radial law a constant is known for a multiple of the Laplacian without drift "
@@ -90,9 +90,10 @@ def radial_eigenvalue(measure: Radial) -> Eigenvalue:
     With the density `r^(k - d)` and `v = r^((1 - k)/2) w` the radial equation is Bessel's with
     `nu^2 = (k - 2)(2 d - 2 - k)/4`; angular dependence only adds to it. `k = d` is the uniform law.
     """
-    d, k = measure.domain.dim, float(measure.k)
+    ball = measure.domain.spatial
+    d, k = ball.dim, float(measure.k)
     order = math.sqrt(max((k - 2.0) * (2.0 * d - 2.0 - k), 0.0)) / 2.0 if d > 1 else -0.5
-    radius = float(measure.domain.enclosing_ball[1])
+    radius = float(ball.enclosing_ball[1])
     return Eigenvalue((bessel_zero(order) / radius) ** 2, f"radial law with k = {k:g}")
 
 

@@ -19,8 +19,7 @@ def title(solution: Solution, section: str = "", through: Any = None) -> str:
     problem = solution.problem
     where = "the centre" if through is None else short(point_of(problem.domain, through))
     place = f", {section} through {where}" if section else ""
-    dim = problem.dim - (problem.domain.times is not None)
-    return f"{for_figure(problem.name)}, d = {dim}, {solution.rule}{place}"
+    return f"{for_figure(problem.name)}, d = {problem.space_dim}, {solution.rule}{place}"
 
 
 def boundary_note(solution: Solution) -> str:

@@ -2,6 +2,13 @@
 
 import dataclasses
 
+_ERRORS = {
+    "l2": "L2 error",
+    "sup": "sup error",
+    "last": "L2 error at the last instant",
+    "value": "error at the start",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy:
@@ -23,9 +30,7 @@ class Accuracy:
             if self.met:
                 return f"Accurate at the points, asked {self.asked:g}: {self.words}."
             return f"Asked for {self.asked:g} at the points, not reached. {self.limit}"
-        norm = {"l2": "L2", "sup": "sup"}[self.norm]
+        error = _ERRORS[self.norm]
         if self.met:
-            return (
-                f"Accurate: relative {norm} error at most {self.bound:.2g}, asked {self.asked:g}."
-            )
-        return f"Asked for a relative {norm} error of {self.asked:g}, not reached. {self.limit}"
+            return f"Accurate: relative {error} at most {self.bound:.2g}, asked {self.asked:g}."
+        return f"Asked for a relative {error} of {self.asked:g}, not reached. {self.limit}"

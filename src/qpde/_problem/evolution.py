@@ -21,6 +21,7 @@ from .._domain.cylinder import Cylinder
 from .._equation.operator import Operator, Structure
 from .._field.base import AbstractField, Autodiff
 from .._field.evolution import Apart, InSpaceTime, OfSpaceTime
+from .._field.form import AbstractForm
 from .._field.jet import Jet, Quadratic
 from .._field.slips import check_signature
 from .._precision import Numbers, key_from, like, number
@@ -224,17 +225,33 @@ def _wrapped(function: Any, kind: type[eqx.Module]) -> Any:
     return in_space_time
 
 
-class Layered(eqx.Module):
+class Layered(AbstractField):
     """The extension of data that differ where they meet: `g(x, t)` and a layer (see `_boundary/layer.py`)."""
 
     extension: Extension
     layer: Layer
     backward: bool = eqx.field(static=True)
 
-    def __call__(self, z: Float[Array, " d"]) -> Array:
+    def judged_by(self) -> Callable[..., Array]:
+        return self.of_data
+
+    def of_data(self, z: Float[Array, " d"]) -> Array:
+        """What tells how smooth the field is: the data; the formula of the layer is smooth inside."""
+        return like(z, self.extension.side(z)) + self.extension.gap(z[:-1])
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
         own = self.extension
-        age = own.instant - z[-1] if self.backward else z[-1]
-        return like(z, own.side(z)) + self.layer(z[:-1], age)
+        age = own.instant - x[-1] if self.backward else x[-1]
+        return like(x, own.side(x)) + self.layer(x[:-1], age)
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return Autodiff(self.value).grad(x)
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return Autodiff(self.value).trace(x, form)
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return Autodiff(self.value).hessian(x)
 
 
 def meeting(problem: "Problem") -> tuple[AbstractField, str]:
@@ -263,7 +280,7 @@ def meeting(problem: "Problem") -> tuple[AbstractField, str]:
         )
     diffusion = number(operator.constant(operator.second) / problem.rate)
     layer = Layer(domain.base, extension.gap, diffusion)
-    return Autodiff(Layered(extension, layer, domain.backward)), _FIRST
+    return Layered(extension, layer, domain.backward), _FIRST
 
 
 @compiled(brief=True)

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -56,6 +57,9 @@ class Uniform(AbstractMeasure):
 class Radial(AbstractMeasure):
     """On a ball: uniform direction, radius `R U^(1/k)`. More weight at the centre for `k < d`.
 
+    Of an evolution problem the points are such at every instant: `Radial(problem.domain, 2)`. In many
+    dimensions hardly any uniform point is near the centre, and values there want this law.
+
     `k = d` is the uniform law. The Laplacian stays monotone for `2 <= k <= 2 d - 2` only; the
     uniform radius `k = 1`, common in other codes, makes it unbounded below and is refused (in
     d = 1 it is the uniform law, and the only choice).
@@ -65,15 +69,16 @@ class Radial(AbstractMeasure):
     k: Numbers
 
     def __init__(self, ball: AbstractDomain, k: float):
-        shape = ball.round if isinstance(ball, AbstractDomain) else None
+        shape = ball.spatial.round if isinstance(ball, AbstractDomain) else None
         if shape is None or not shape.is_ball:
             raise ValueError(f"A radial law lives on a qpde.Ball, got {ball!r}.")
-        low, high = (1, 1) if ball.dim == 1 else (2, 2 * ball.dim - 2)
+        dim = ball.spatial.dim
+        low, high = (1, 1) if dim == 1 else (2, 2 * dim - 2)
         if not low <= real("k", k) <= high:
             raise ValueError(
-                f"A radial law U^(1/k) in dimension {ball.dim} needs {low} <= k <= {high}, got "
+                f"A radial law U^(1/k) in dimension {dim} needs {low} <= k <= {high}, got "
                 f"{k}: outside, the Laplacian is not known to be monotone under it, and for "
-                f"k < 2 it is not. k = {ball.dim} is the uniform law."
+                f"k < 2 it is not. k = {dim} is the uniform law."
             )
         self.domain, self.k = ball, number(k)
 
@@ -83,9 +88,14 @@ class Radial(AbstractMeasure):
     def sample(
         self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-        unit = unit_ball(key, n, self.domain.dim, dtype, self.k)
-        centre, radius = self.domain.enclosing_ball
-        return centre[None] + radius * unit, jnp.ones((n,), unit.dtype)
+        ball = self.domain.spatial
+        unit = unit_ball(key, n, ball.dim, dtype, self.k)
+        centre, radius = ball.enclosing_ball
+        points = centre[None] + radius * unit
+        if self.domain.times is not None:
+            instants = self.domain.sample(jr.fold_in(key, 1), n, dtype)[:, -1:]
+            points = jnp.concatenate([points, instants], axis=1)
+        return points, jnp.ones((n,), unit.dtype)
 
 
 class Weighted(AbstractMeasure):

@@ -212,6 +212,11 @@ class Problem(eqx.Module):
         """The dimension of the domain."""
         return self.domain.dim
 
+    @property
+    def space_dim(self) -> int:
+        """The dimension without time: what people call the dimension of a problem."""
+        return self.dim - (self.domain.times is not None)
+
     def __repr__(self) -> str:
         sign = "as written" if self.orientation > 0 else "with the opposite sign"
         asks = ", ".join(self.asks)

@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from .._arguments import real
+from .._boundary.around import SmearedSquare, exact_rule
 from .._boundary.smear import Smeared, cubature
 from .._domain.space import Paths
 from .._equation.operator import Operator
-from .._field.base import as_field
+from .._field.base import AbstractField, as_field
 from .._field.jet import Jet, Quadratic
+from .._field.radial import OfSquare
 from .._precision import Numbers, like, number
 from .._program.program import dependencies
 from .evolution import Data, Given, Parts, in_time, rate_at
@@ -61,18 +63,28 @@ def whole_space(data: Data, given: Given) -> Parts:
     paths = Paths(space, end, drift, factor, backward)
     reaction = Reaction(equation, np.asarray(paths.centre), number(scale))
     seen = dependencies(_ReactionAt(equation), paths.centre, np.zeros(()))
+    carried = {
+        "drift": drift,
+        "end": end,
+        "box": np.stack(paths.wide_box),
+        "rate": reaction if set().union(*seen) == {1} else None,
+        "backward": backward,
+    }
+    return Parts(paths, equation, _carried(as_field(start), factor, carried), exact)
+
+
+def _carried(start: AbstractField, factor: np.ndarray, carried: dict[str, Any]) -> AbstractField:
+    """The data carried inside: exactly where they and the diffusion are the same in all directions."""
+    matrix, dim = factor @ factor.T, len(factor)
+    diffusion = float(matrix[0, 0])
+    alike = np.allclose(matrix, diffusion * np.eye(dim), rtol=1e-12, atol=0.0)
+    if isinstance(start, OfSquare) and alike and diffusion > 0:
+        rule = exact_rule(start, float(np.sqrt(2.0 * diffusion * carried["end"])))
+        if rule is not None:
+            return SmearedSquare(data=start, diffusion=number(diffusion), rule=rule, **carried)
     nodes, weights = cubature(dim)
-    field = Smeared(
-        data=as_field(start),
-        nodes=np.sqrt(2.0) * nodes @ factor.T,
-        weights=weights,
-        drift=drift,
-        end=end,
-        box=np.stack(paths.wide_box),
-        rate=reaction if set().union(*seen) == {1} else None,
-        backward=backward,
-    )
-    return Parts(paths, equation, field, exact)
+    nodes = np.sqrt(2.0) * nodes @ factor.T
+    return Smeared(data=start, nodes=nodes, weights=weights, **carried)
 
 
 def _diffusion(

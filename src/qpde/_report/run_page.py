@@ -14,6 +14,7 @@ from .._runs.record import RUN, Record, read_record
 from .._runs.run_folder import CERTIFICATE, HISTORY, PAGE, read_certificates
 from .._runs.store import SOLUTION, load
 from .._text import Verbatim, for_name
+from .._trust.certificate import Norm
 from .page import Figure, Judgement, Panel, Section, Table, render
 
 _NUMBERS = {
@@ -25,6 +26,13 @@ _NUMBERS = {
     "steps": "steps",
     "seconds": "seconds of training",
     "compile_seconds": "seconds of compiling",
+}
+_BOUNDED = {
+    Norm.L2: "‖Q − u‖ in L2",
+    Norm.SUP: "sup |Q − u|",
+    Norm.H2: "‖Hess (Q − u)‖ in L2",
+    Norm.LAST: "‖Q − u‖ in L2 at the last instant",
+    Norm.VALUE: "|Q − u| at the starting point",
 }
 
 
@@ -69,7 +77,7 @@ def run_page(solution: Solution, record: Record, folder: Path) -> str:
         ),
     ]
     return render(
-        f"{for_name(problem.name)}, d = {problem.dim}",
+        f"{for_name(problem.name)}, d = {problem.space_dim}",
         kicker="qpde run",
         lead=[
             *_verdict(solution),
@@ -127,7 +135,7 @@ def _certificates(folder: Path) -> list[Any]:
         return ["No bound for the error yet: `qpde certify RUN` looks for one."]
     rows = [
         [
-            {"l2": "‖Q − u‖ in L2", "sup": "sup |Q − u|"}[name],
+            _BOUNDED[name],
             one["bound"],
             one["relative_bound"],
             Verbatim(one["kind"]),

@@ -16,7 +16,7 @@ def numbers_of(solution: Solution, *, run: Path | None = None) -> dict[str, Any]
     score = solution.score
     numbers = {
         "problem": solution.problem.name,
-        "dim": solution.problem.dim,
+        "dim": solution.problem.space_dim,
         "rule": solution.rule,
         "steps": solution.steps,
         "seed": solution.seed,

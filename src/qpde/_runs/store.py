@@ -45,7 +45,9 @@ from .._files.fingerprint import (
 )
 from .._limit.field import KernelField
 from .._network.base import Frozen, GradedFrame, as_network_field, trainable
+from .._network.distance import Distance, DistanceField
 from .._network.mlp import MLP, DeepField
+from .._network.pairs import Pairs, PairsField
 from .._network.ridge import Ridge, RidgeField
 from .._network.shallow import Shallow, ShallowField
 from .._precision import cast, x64
@@ -69,9 +71,9 @@ SOLUTION = "solution.safetensors"
 _PLAIN = ("steps", "seconds", "compile_seconds", "rule", "seed", "precision")
 _WORD = one_of(*Word)
 _ACTIVATION = one_of(*activations.BY_NAME)
-_OWN = Fits(
-    "a name", lambda v: isinstance(v, str) and v not in ("shallow", "mlp", "ridge", "limit")
-)
+# Networks that are made again from their description.
+_KINDS = ("shallow", "mlp", "ridge", "pairs", "distance")
+_OWN = Fits("a name", lambda v: isinstance(v, str) and v not in _KINDS and v != "limit")
 _NETWORK = (
     {"kind": one_of("shallow"), "width": COUNT, "activation": _ACTIVATION, "polynomial?": bool},
     {"kind": one_of("mlp"), "widths": [COUNT], "activation": _ACTIVATION},
@@ -83,6 +85,8 @@ _NETWORK = (
         "quadratic": bool,
         "ratio?": [NUMBER],
     },
+    {"kind": one_of("pairs"), "pairs": [[COUNT]], "degree": COUNT},
+    {"kind": one_of("distance"), "width": COUNT, "activation": _ACTIVATION},
     {"kind": one_of("limit"), "tables": [COUNT], "round": bool},
     {"kind": _OWN, "program?": SHA256},
 )
@@ -278,6 +282,12 @@ def _check_size(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     widths = words.get("widths", [words.get("width", 1)])
     tables = arrays.get(".tables", np.zeros(0))
     fits = words["kind"] != "limit" or (list(tables.shape) == words["tables"] and tables.ndim > 2)
+    if words["kind"] == "pairs":
+        c, e = (arrays.get(name, np.zeros(0)) for name in (".c", ".e"))
+        rows = [{*pair} for pair in words["pairs"] if len(pair) == 2]
+        inside = all(len(pair) == 2 and max(pair) < len(c) for pair in rows)
+        shapes = c.ndim == e.ndim == 2 and c.shape[1] == words["degree"] > 0
+        fits = shapes and inside and len(e) == len(rows) == len(words["pairs"])
     pairs = (a * b for a, b in itertools.pairwise(widths))
     if not fits or not widths or min(widths) < 1 or max(*widths, *pairs, 1) > room:
         raise Misfit("its network is described in another size than it has")
@@ -325,7 +335,7 @@ def _rebuild_problem(
     try:
         spec = spec_from(header["recipe"], path.parent)
         dim = groups["problem"]["inside"].shape[1]
-        if spec.dim not in (None, dim):
+        if spec.dim not in (None, dim, dim - 1):  # the last coordinate may be time
             raise Misfit(f"its recipe has dimension {spec.dim}, its points have {dim}")
     except Misfit as error:
         raise DamagedFile(path, f": {error}.") from None
@@ -361,6 +371,11 @@ def _describe_network(network: Any, dim: int, precision: str) -> dict[str, Any]:
         if isinstance(network.frame, GradedFrame):
             words["ratio"] = [float(number) for number in network.frame.grade.ratio]
         return words | {"activation": activation, "quadratic": quadratic}
+    if isinstance(network, DistanceField) and activation:
+        return {"kind": "distance", "width": network.width, "activation": activation}
+    if isinstance(network, PairsField):
+        pairs = np.asarray(network.pairs).tolist()
+        return {"kind": "pairs", "pairs": pairs, "degree": network.degree}
     if isinstance(network, DeepField) and activation:
         widths = [weight.shape[0] for weight in network.weights[:-1]]
         return {"kind": "mlp", "widths": widths, "activation": activation}
@@ -376,12 +391,16 @@ def _rebuild_network(words: dict[str, Any], arrays: Any, own: Any, path: Path) -
         return own
     if words["kind"] == "limit":
         return KernelField.empty(words["tables"], arrays[".nodes"].shape[-1], words["round"])
-    if words["kind"] not in ("shallow", "mlp", "ridge"):
+    if words["kind"] not in _KINDS:
         raise ValueError(
             f"{path} holds a network of your own ({words['kind']}). Pass one of the same structure: "
             "load(path, network=...)."
         )
+    if words["kind"] == "pairs":
+        return Pairs(words["pairs"], degree=words["degree"])
     activation = activations.BY_NAME[words["activation"]]
+    if words["kind"] == "distance":
+        return Distance(words["width"], activation=activation)
     if words["kind"] == "mlp":
         return MLP(words["widths"], activation=activation)
     if words["kind"] == "ridge":
@@ -408,7 +427,7 @@ def _rebuild_measure(
         return own
     if words["kind"] == "uniform":
         return Uniform(problem.domain)
-    shape = problem.domain.round
+    shape = problem.domain.spatial.round
     if words["kind"] == "radial" and shape is not None and shape.is_ball:
         return Radial(problem.domain, words["k"])
     raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._arguments import one_of, real
 from .._problem.accuracy import Accuracy
+from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._trust.certificate import Certificate, Kind
 from .._trust.certify import certify
@@ -27,14 +28,17 @@ class Goal:
     norm: str = "l2"
 
     @classmethod
-    def of(cls, accuracy: float, norm: str) -> "Goal":
+    def of(cls, accuracy: float, norm: str, problem: Problem) -> "Goal":
         """From the options of `solve`; wrong ones raise."""
         size = float(real("accuracy", accuracy, above=0.0))
         if not size < 1:
             raise ValueError(
                 f"accuracy is a relative error below 1, for example 1e-4, got {accuracy!r}."
             )
-        return cls(size, one_of("norm", norm, ("l2", "sup")))
+        known = ("l2", "sup") if problem.domain.times is None else ("l2", "sup", "last")
+        return cls(
+            size, one_of("norm", norm, ("value",) if problem.domain.follows_paths else known)
+        )
 
 
 class Looks:

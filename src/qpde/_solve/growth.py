@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Callable, Generator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -25,6 +26,7 @@ from .._equation.choices import chooses
 from .._equation.operator import Structure
 from .._field.base import AbstractField, Constant
 from .._network.base import Frame, Frozen, GradedFrame, trainable
+from .._network.distance import DistanceField
 from .._network.pairs import PairsField
 from .._network.ridge import RidgeField, spread_one, units
 from .._precision import cast, key_from
@@ -38,7 +40,7 @@ from .._train.plan import Plan, make_plan
 
 # Units of the first attempt, and the most in so many dimensions.
 _FIRST, _WIDEST = 256, {2: 2_048, 3: 2_048}
-_WIDEST_RIDGE = 1_024
+_WIDEST_RIDGE = _WIDEST_DISTANCE = 1_024
 # Scales of the units that are tried, and units a coordinate where they look along axes.
 _SCALES, _RIDGE_SCALES, _AXIS = (1.0, 2.0, 4.0, 8.0, 16.0), (0.25, 0.5, 1.0, 2.0, 4.0), 40
 # By how much the scale grows where there are twice as many units.
@@ -66,11 +68,13 @@ _DECENT, _GOOD, _WORTH, _ROUNDING = 1e-4, 1e-6, 0.5, 1e-26
 # Steps without progress after which an attempt ends: the first ones may bring little.
 _PATIENCE, _PATIENCE_FIXED = 5, 2
 _POINTS, _FRESH = 2_048, 8_192
+# Points at which a problem is looked at from all directions, and the share of a gradient that is rounding.
+_PROBES, _ALIKE = 256, 1e-7
 # The largest Jacobian of a step, in numbers.
 _NUMBERS = 2.5e7
 
 Course = Generator[Plan, Solution, None]
-Fixed = RidgeField | PairsField
+Fixed = RidgeField | PairsField | DistanceField
 
 
 def attempts(plans: list[Plan]) -> Course:
@@ -174,17 +178,7 @@ class _Grower:
         """The networks to begin with."""
         if self._dim <= _SPACE:
             return [self._in_space]
-        gradients = self._gradients(self._trial.residual)
-        if gradients is None:
-            return []
-        return [
-            lambda: (
-                self._in_few_pairs()
-                or self._along(gradients)
-                or self._along_axes()
-                or self._in_all_pairs()
-            )
-        ]
+        return [lambda: self._by_distance() or self._in_space_of_many()]
 
     def along_gradients_of(self, network: AbstractField) -> RidgeField | None:
         """Units along the few directions in which a network varies; None where it has no such."""
@@ -198,21 +192,26 @@ class _Grower:
         if isinstance(network, PairsField):
             field = network.higher()
             return field if _size(field) <= _COEFFICIENTS else None
+        if isinstance(network, DistanceField):
+            if 2 * network.width > _WIDEST_DISTANCE:
+                return None
+            scale = _FINER * float(np.sqrt(network.inner.rank) * np.std(network.inner.z.array))
+            field = DistanceField.empty(self._problem.domain, 2 * network.width, self._points)
+            return self._with_units(field, self._rng, scale)
         widest = _WIDEST.get(self._dim, _WIDEST_RIDGE)
         if not isinstance(network, RidgeField) or 2 * network.width > widest:
             return None
         if network.rank > _RANK:
             return None
         scale = _FINER * float(np.sqrt(network.rank) * np.std(network.z.array))
-        field = self._empty(2 * network.width, network.a)
-        return field.with_units(*units(self._rng, field, self._y(), scale))
+        return self._with_units(self._empty(2 * network.width, network.a), self._rng, scale)
 
     def plan(self, field: Fixed) -> Plan:
         """The stage that trains a network of fixed units."""
         count = _size(field)
         batch = int(np.clip(4 * count, 2_000, max(_NUMBERS / count, 1.5 * count)))
         linear = self._problem.operator.structure is Structure.LINEAR
-        fixed = isinstance(field, PairsField) or isinstance(field.a, Frozen)
+        fixed = not isinstance(field, RidgeField) or isinstance(field.a, Frozen)
         return make_plan(
             self._problem,
             network=field,
@@ -223,6 +222,55 @@ class _Grower:
             measure=self._plan.measure,
             seed=self._plan.seed,
         )
+
+    def _by_distance(self) -> DistanceField | None:
+        """A network of the distance from a point and of time, for problems that look alike in all directions.
+
+        They do where the residual of some such network is such a function: its gradient in space points to
+        or from the point everywhere.
+        """
+        domain = self._problem.domain
+        if domain.pivot is None or domain.times is None:
+            return None
+        empty = DistanceField.empty(domain, _FIRST, self._points)
+        coefficients = jnp.asarray(self._rng.standard_normal(_FIRST) / _FIRST)
+        probe = self._with_units(empty, self._rng, 1.0)
+        probe = eqx.tree_at(lambda f: f.inner.c, probe, coefficients)
+        points = self._points[:_PROBES]
+        slopes = np.asarray(_slopes(self._trial.with_network(probe).residual, points)[1])[:, :-1]
+        along = self._rays(_PROBES)
+        across = slopes - np.sum(slopes * along, axis=1, keepdims=True) * along
+        alike = np.linalg.norm(across) <= _ALIKE * np.linalg.norm(slopes)
+        return self._scaled(empty, _SCALES) if alike else None
+
+    def _rays(self, count: int) -> np.ndarray:
+        """Directions in space from the pivot of an evolution problem's domain to points."""
+        rays = self._points[:count, :-1] - self._problem.domain.pivot
+        return rays / np.linalg.norm(rays, axis=1, keepdims=True)
+
+    def _in_space_of_many(self) -> Fixed | None:
+        gradients = self._gradients(self._trial.residual)
+        if gradients is None:
+            return None
+        return (
+            self._in_few_pairs()
+            or self._along(gradients)
+            or self._along_across_rays()
+            or self._along_axes()
+            or self._in_all_pairs()
+        )
+
+    def _along_across_rays(self) -> RidgeField | None:
+        """Units along few directions `a` seen in `L f` of a ball and time.
+
+        `L (eta h(a . x))` varies along the rays from the centre too, because `eta` does; what its gradients
+        have across the rays lies nearly along `a`.
+        """
+        domain = self._problem.domain
+        if domain.pivot is None or domain.times is None:
+            return None
+        gradients = self._gradients(self._trial.residual, across=True)
+        return None if gradients is None else self._along(gradients)
 
     def _in_space(self) -> RidgeField:
         return self._scaled(self._empty(_FIRST, Frozen(np.eye(self._dim))), _SCALES)
@@ -286,13 +334,16 @@ class _Grower:
             self._problem.domain, width, directions, quadratic=self._full, grade=self._grade
         )
 
-    def _scaled(self, field: RidgeField, scales: tuple[float, ...]) -> RidgeField:
+    def _with_units(self, field: Any, rng: np.random.Generator, scale: float) -> Any:
+        """The network with random units that bend inside."""
+        if isinstance(field, DistanceField):
+            return field.with_units(*units(rng, field.inner, field.y(self._points), scale))
+        return field.with_units(*units(rng, field, self._y(), scale))
+
+    def _scaled(self, field: Any, scales: tuple[float, ...]) -> Any:
         """The network with units at the scale that a quick least-squares fit on fresh points prefers."""
         seed = int(self._rng.integers(2**31))
-        fields = [
-            field.with_units(*units(np.random.default_rng(seed), field, self._y(), scale))
-            for scale in scales
-        ]
+        fields = [self._with_units(field, np.random.default_rng(seed), scale) for scale in scales]
         losses = [float(_fitted(self._trial.with_network(one), *self._batches)) for one in fields]
         return fields[int(np.argmin(np.where(np.isfinite(losses), losses, np.inf)))]
 
@@ -300,12 +351,20 @@ class _Grower:
         frame = self._frame if self._grade is None else GradedFrame(self._grade)
         return frame.all(self._points)
 
-    def _gradients(self, function: Callable[[Array], Array]) -> np.ndarray | None:
-        """Gradients in the frame, without what a quadratic form beside the units takes over."""
+    def _gradients(
+        self, function: Callable[[Array], Array], across: bool = False
+    ) -> np.ndarray | None:
+        """Gradients in the frame, without what a quadratic form beside the units takes over.
+
+        With `across`, only what they have across the rays from the pivot of the domain.
+        """
         values, slopes = (np.asarray(a) for a in _slopes(function, self._points[:_POINTS]))
         if not np.all(np.isfinite(slopes)) or np.std(values) <= _FLAT * np.max(np.abs(values)):
             return None
         slopes, y = slopes * self._frame.half.array, self._y()[:_POINTS]
+        if across:
+            rays = np.pad(self._rays(_POINTS), ((0, 0), (0, 1)))
+            slopes = slopes - np.sum(slopes * rays, axis=1, keepdims=True) * rays
         ones = np.ones((len(y), 1))
         known = np.concatenate([ones, y], axis=1)
         if _FULL < self._dim <= _FULLEST:

@@ -69,7 +69,8 @@ def solve(
     - `accuracy`: go on until a certificate (see `certify`) bounds the relative error by this: status
       `ACCURATE`. `solution.accuracy` tells the bound or, where it was not reached, what limits it. Without
       a `budget` the run ends when nothing brings it further.
-    - `norm`: of that error, `"l2"` (default) or `"sup"`.
+    - `norm`: of that error, `"l2"` (default) or `"sup"`; of an evolution problem also `"last"`, and in the
+      whole space `"value"`, at the start.
     - `at`: points `(n, d)` whose values are all that is wanted, to `accuracy` of their root mean square. The
       equation is linear; the network is trained only as far as random walks need it, and
       `solution.estimate` has the values with 95 % intervals.
@@ -146,7 +147,8 @@ def _goal(problem: Problem, accuracy: Any, norm: Any, at: Any) -> Goal | PointGo
                 raise ValueError(f"{name} says what an accuracy is of: give accuracy= too.")
         return None
     if at is None:
-        return Goal.of(accuracy, norm or "l2")
+        usual = "value" if problem.domain.follows_paths else "l2"
+        return Goal.of(accuracy, norm or usual, problem)
     if norm is not None:
         raise ValueError(
             "norm is of an error over the domain, at= of one at points: give one of them."

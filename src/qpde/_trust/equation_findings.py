@@ -99,7 +99,7 @@ def monotone_finding(
 ) -> tuple[Finding, Monotonicity | None]:
     """Whether the equation is monotone, which is what convergence rests on."""
     name = "monotone"
-    if isinstance(measure, Radial) and measure.k < 2 <= problem.dim:
+    if isinstance(measure, Radial) and measure.k < 2 <= problem.space_dim:
         text = "No radial law with k < 2 keeps even the Laplacian monotone."
         return Finding(name, Answer.NO, Evidence.PROVED, text, "Use uniform points."), None
     found = monotonicity(problem, measure=measure)

@@ -128,7 +128,7 @@ def _derivatives(activation: AbstractActivation, z: Any) -> Float[Array, "5 n"]:
 
 def law_finding(measure: AbstractMeasure, problem: Problem) -> Finding:
     """Whether the sampling law has a continuous density, bounded above and away from zero."""
-    name, dim = "sampling law", problem.dim
+    name, dim = "sampling law", problem.space_dim
     asks = "The theory asks for a continuous density between two positive numbers"
     if problem.domain.follows_paths and isinstance(measure, Uniform):
         text = f"{asks}; points follow a diffusion in the whole space, where there is none."

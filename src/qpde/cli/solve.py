@@ -271,7 +271,7 @@ def compare(
         open_comparison(out, force=force)
     solutions = [follow_plans(each, budget=budget, progress=not quiet) for each in plans]
     rows = [numbers_of(solution) for solution in solutions]
-    result = {"problem": built.name, "dim": built.dim, "seed": seed, "rules": rows}
+    result = {"problem": built.name, "dim": built.space_dim, "seed": seed, "rules": rows}
     if out is not None:
         write_comparison(out, result)
         _draw_comparison(solutions, out)

@@ -25,7 +25,8 @@ def markdown(result: dict[str, Any]) -> str:
         "without), on a machine that others share. Q-learning and deep "
         f"Galerkin alone: {ALONE_STEPS:,} steps, at most {ALONE_BUDGET:g} s. Errors are relative "
         "L2 over uniform points; for two_body over points of uniform radius, and points of radius sqrt(U) "
-        "train it; for american_put the largest error.",
+        "train it; for american_put the largest error; in the whole space the relative error of the value at "
+        "the start, and skill is over that of the carried data alone.",
         "",
         f"Families with all targets met, among what was run: **{sum(met.values())} of {len(met)}** "
         f"({', '.join(name for name, yes in met.items() if yes) or 'none'}).",

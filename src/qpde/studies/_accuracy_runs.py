@@ -15,7 +15,7 @@ from .._problem.measure import AbstractMeasure, Radial
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._rule.first_order import DeepGalerkin, QLearning
-from ..zoo import Target
+from ..zoo import AT_START, Target
 
 # Rules that are run alone, beside the default.
 ALONE = {"q-learning": QLearning, "deep-galerkin": DeepGalerkin}
@@ -80,6 +80,12 @@ def training_law(target: Target, problem: Problem) -> AbstractMeasure | None:
     return Radial(problem.domain, 2.0)
 
 
+def _start(problem: Problem) -> np.ndarray:
+    """The point of space-time from which the paths of a problem in the whole space start."""
+    paths: Any = problem.domain
+    return np.asarray(paths.start)
+
+
 def _radial(target: Target) -> bool:
     """Whether the metric takes points of uniform radius."""
     return "radius uniform" in target.metric
@@ -87,6 +93,8 @@ def _radial(target: Target) -> bool:
 
 def error_points(target: Target, problem: Problem) -> np.ndarray:
     """The points at which the error is taken: uniform, or of uniform radius where the metric says so."""
+    if target.metric == AT_START:
+        return _start(problem)[None]
     count = int(np.clip(_NUMBERS / target.dim, 1_000, _POINTS))
     with x64():
         points = np.array(problem.domain.sample(jr.key(123), count))
@@ -97,7 +105,15 @@ def error_points(target: Target, problem: Problem) -> np.ndarray:
 
 
 def reference_values(target: Target, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The exact solution at the points of the error, and the error of the best constant network there."""
+    """The exact solution at the points of the error, and the error of the best constant network there.
+
+    Where one value is known, the second is the error of the data carried to it, without a network.
+    """
+    if target.metric == AT_START:
+        exact = np.array([zoo.VALUES[target.problem][target.dim]])
+        with x64():
+            carried = _functions(problem, jnp.asarray(_start(problem)[None]))[-1]
+        return exact, np.asarray(carried) - exact
     assert problem.exact is not None  # the zoo's have one
     points = error_points(target, problem)
     parts = []

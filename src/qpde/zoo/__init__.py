@@ -2,7 +2,7 @@
 
 `CATALOGUE` lists them in words; `TARGETS` holds what others have published about those taken from the
 literature, and what is to be reached. These are twelve families: the three equations `two_body_*` share one
-solution and count as one, each other problem of `TARGETS` is one.
+solution and count as one, each other problem of `TARGETS` is one; beside them stand five in time.
 """
 
 from collections.abc import Callable
@@ -43,6 +43,7 @@ from ._space import hjb_quadratic as hjb_quadratic
 from ._space import semilinear_heat as semilinear_heat
 from ._space import sine_gordon_in_time as sine_gordon_in_time
 from ._stopping import american_put as american_put
+from ._targets import AT_START as AT_START
 from ._targets import TARGETS as TARGETS
 from ._targets import Target as Target
 

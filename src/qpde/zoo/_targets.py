@@ -34,6 +34,15 @@ _NATURAL = "energy natural gradient descent, papers named in cube_cosines"
 _ACTOR = "Cohen, Hebner, Jiang, Sirignano (2025)"
 _RERUN = "not published: the paper's settings, run again"
 
+_BSDE = "E, Han, Jentzen (2017)"
+_STDE = "Shi, Hu, Lin, Kawaguchi, NeurIPS 2024"
+_UNCONFIRMED = "the published number is not confirmed"
+_SMALLEST = (
+    "the smallest error seen in training, against a reference that is off in the fourth digit"
+)
+# The metric of problems in the whole space, whose solution is known at one point.
+AT_START = "relative error of the value at the start"
+
 TARGETS: tuple[Target, ...] = (
     *(
         Target("survival", dim, "survival", target, published, _LEARNING, note=note)
@@ -134,5 +143,26 @@ TARGETS: tuple[Target, ...] = (
         6.6e-4,
         "Nam, Berner, Anandkumar, ICML 2024",
         note="the published number is not confirmed",
+    ),
+    Target("heat_ball", 10, "heat_ball", 1e-5, None, "none: a problem of this library"),
+    *(
+        Target(
+            problem,
+            dim,
+            problem,
+            target,
+            published,
+            source,
+            metric=AT_START,
+            hardware=machine,
+            note=note,
+        )
+        for problem, dim, target, published, source, machine, note in (
+            ("allen_cahn_in_time", 10, 1e-5, None, _BSDE, "not stated", ""),
+            ("allen_cahn_in_time", 100, 1e-6, 3.0e-3, _BSDE, "a laptop, 647 s", _UNCONFIRMED),
+            ("hjb_quadratic", 100, 1e-5, 1.7e-3, _BSDE, "a laptop, 330 s", _UNCONFIRMED),
+            ("semilinear_heat", 10, 1e-5, 7.0e-5, _STDE, "A100", _SMALLEST),
+            ("sine_gordon_in_time", 10, 1e-5, 4.2e-5, _STDE, "A100", _SMALLEST),
+        )
     ),
 )

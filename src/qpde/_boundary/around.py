@@ -1,0 +1,140 @@
+"""Terminal data that depend on the distance from a point, carried into the whole space exactly.
+
+With `g(x) = p(|x - c|^2)` and the same diffusion `a` in all directions, the mean of `smear.py` is
+
+    m(x, s) = E p(|y + h N|^2),   y = x + b s - c,   h^2 = 2 a s:
+
+a Gaussian variable along `y` and, across it, the square of `d - 1` others, for which rules of Gauss are exact
+to many digits. Of a function of the distance, the derivative in `|y|^2` solves the equation of two more
+dimensions, so that with `M_k = E_(d + 2 k) p^(k)` derivatives are means too,
+
+    grad m = 2 M_1 y,   Lap m = 2 d M_1 + 4 |y|^2 M_2 = m_s / a     (b = 0).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._compiled import compiled
+from .._field.base import AbstractField, Autodiff
+from .._field.form import AbstractForm, Spatial
+from .._field.radial import OfSquare
+from .._precision import Numbers
+from .smear import TINY, flow
+
+# Nodes along and across that are tried, and those that they are compared with.
+_RULES, _FINEST = ((8, 6), (12, 8), (20, 16)), (28, 22)
+_EXACT = 1e-9
+_ORDERS = 3
+
+
+def exact_rule(data: OfSquare, spread: float) -> tuple[int, int] | None:
+    """The shortest rules that are exact for data under Gaussian laws with deviations up to a spread."""
+    dim = data.centre.size
+    squares = spread * spread * np.array([0.0, 1.0, dim, 2.0 * dim, 4.0 * dim])
+    means = [np.asarray(mean) for mean in _compared(data, squares, np.array([1.0, 0.3]) * spread)]
+    gaps = (np.max(np.abs(mean - means[-1])) for mean in means)
+    return next((rule for rule, gap in zip(_RULES, gaps, strict=False) if gap <= _EXACT), None)
+
+
+@compiled(brief=True)
+def _compared(data: OfSquare, squares: Any, deviations: Any) -> list[Array]:
+    """The means by all rules at all pairs, in units of the largest of the finest."""
+
+    def of(rule: tuple[int, int]) -> Array:
+        def one(square: Array, h: Array) -> Array:
+            means = jnp.stack(_means(data.profile, data.centre.size, square, h, rule))
+            return means * jnp.power(h * h, jnp.arange(_ORDERS))
+
+        return jax.vmap(lambda h: jax.vmap(lambda q: one(q, h))(squares))(deviations)
+
+    means = [of(rule) for rule in (*_RULES, _FINEST)]
+    size = jnp.maximum(jnp.max(jnp.abs(means[-1]), axis=-1, keepdims=True), 1e-300)
+    return [mean / size for mean in means]
+
+
+def _rule(dim: int, count: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes for a normal variable and for the sum of `dim - 1` squares of others, and weights of sum 1."""
+    from scipy.special import roots_genlaguerre, roots_hermitenorm
+
+    along, first = roots_hermitenorm(count[0])
+    if dim == 1:
+        return along, np.zeros_like(along), first / np.sum(first)
+    halves, second = roots_genlaguerre(count[1], 0.5 * (dim - 1) - 1.0)
+    weights = np.outer(first / np.sum(first), second / np.sum(second))
+    pairs = np.meshgrid(along, 2.0 * halves, indexing="ij")
+    return pairs[0].ravel(), pairs[1].ravel(), weights.ravel()
+
+
+def _means(
+    profile: Callable[..., Array], dim: int, square: Array, h: Array, count: tuple[int, int]
+) -> list[Array]:
+    """`M_0`, `M_1` and `M_2` where `|y|^2` is `square`."""
+    found, root = list[Array](), jnp.sqrt(square + TINY)
+    for order in range(_ORDERS):
+        along, across, weights = _rule(dim + 2 * order, count)
+        squares = (root + h * along) ** 2 + h * h * across
+        found.append(jnp.dot(weights, jax.vmap(profile)(squares)))
+        profile = jax.grad(profile)
+    return found
+
+
+class SmearedSquare(AbstractField):
+    """`flow_s(E g(y + sqrt(2 a s) N))` at the points `(x, t)`, `s` the time since the data."""
+
+    data: OfSquare
+    diffusion: Numbers
+    drift: Numbers
+    end: Numbers
+    box: Numbers  # two corners of space-time
+    rate: Callable[..., Array] | None  # the reaction
+    backward: bool = eqx.field(static=True)
+    rule: tuple[int, int] = eqx.field(static=True)
+
+    def judged_by(self) -> Callable[..., Array]:
+        return self.of_data
+
+    def of_data(self, z: Float[Array, " d"]) -> Array:
+        """What tells how smooth the field is: the data, and the reaction at their values."""
+        value = self.data.value(z[:-1])
+        return value if self.rate is None else value + self.rate(value)
+
+    def judged_on(self) -> list[tuple[Array, Array]]:
+        """Fifty deviations around the paths; the diffusion is farther away once in 10^500 times."""
+        return [(self.box[0], self.box[1])]  # pyright: ignore[reportReturnType]
+
+    def _at(self, z: Array) -> tuple[list[Array], Array, Array, float]:
+        """The means, `y`, the time since the data, and its derivative in `t`."""
+        s, sign = (self.end - z[-1], -1.0) if self.backward else (z[-1], 1.0)
+        y = z[:-1] + s * jnp.asarray(self.drift, z.dtype) - jnp.asarray(self.data.centre, z.dtype)
+        h = jnp.sqrt(2.0 * self.diffusion * (s + TINY))
+        return _means(self.data.profile, y.size, jnp.dot(y, y), h, self.rule), y, s, sign
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        means, _, s, _ = self._at(x)
+        return flow(self.rate, means[0], s)
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        (m, first, second), y, s, sign = self._at(x)
+        in_time = self.diffusion * (2.0 * y.size * first + 4.0 * jnp.dot(y, y) * second)
+        in_time = in_time + 2.0 * first * jnp.dot(jnp.asarray(self.drift, x.dtype), y)
+        by_mean, by_time = jax.grad(flow, argnums=(1, 2))(self.rate, m, s)
+        return jnp.append(2.0 * by_mean * first * y, sign * (by_mean * in_time + by_time))
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        if not isinstance(form, Spatial):
+            return Autodiff(self.value).trace(x, form)
+        (m, first, second), y, s, _ = self._at(x)
+        slope = jax.grad(flow, argnums=1)
+        by_mean, curved = slope(self.rate, m, s), jax.grad(slope, argnums=1)(self.rate, m, s)
+        square = jnp.dot(y, y)
+        bent = 2.0 * y.size * first + 4.0 * square * second
+        return by_mean * bent + 4.0 * curved * first * first * square
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jax.jacfwd(self.grad)(x)
