@@ -3,8 +3,8 @@
     u_t + Lap u + u - u^3 = 0  for t < 0.3,     u(x, 0.3) = 1 / (2 + 0.4 |x|^2),     u(0, 0) = ?
 
 in the whole space. The terminal values depend on the distance from the origin alone, and so does the
-solution: `qpde.OfSquare` says so, which lets their mean under the diffusion be taken exactly, and the network then
-has two variables (`qpde.Distance`). What is left to learn is small; the answer without any training, the
+solution: `qpde.OfSquare` says so, which lets their mean under the diffusion be taken exactly; the network
+then has two variables (`qpde.Distance`). What is left to learn is small; the answer without any training, the
 flow of `y' = y - y^3` from that mean, is printed beside it. The bound needs no exact solution: it is the mean
 of the residual along the diffusion, and holds where the equation grows at most at the rate 1 in `u`.
 

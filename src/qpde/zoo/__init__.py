@@ -39,6 +39,7 @@ from ._semilinear import two_body_poisson as two_body_poisson
 from ._semilinear import two_body_sine_gordon as two_body_sine_gordon
 from ._space import VALUES as VALUES
 from ._space import allen_cahn_in_time as allen_cahn_in_time
+from ._space import hjb_chain as hjb_chain
 from ._space import hjb_quadratic as hjb_quadratic
 from ._space import semilinear_heat as semilinear_heat
 from ._space import sine_gordon_in_time as sine_gordon_in_time
@@ -174,6 +175,12 @@ CATALOGUE: dict[str, Entry] = {
         hjb_quadratic,
         ">= 1",
         "u_t + Lap u - weight |grad u|^2 = 0, u = log((1 + |x|^2)/2) at t = 1",
+        "the whole space, 0 <= t < 1",
+    ),
+    "hjb_chain": Entry(
+        hjb_chain,
+        ">= 2",
+        "u_t + Lap u - |grad u|^2 = 0, u = log((1 + x' M x)/2) at t = 1",
         "the whole space, 0 <= t < 1",
     ),
     "american_put": Entry(

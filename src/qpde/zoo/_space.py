@@ -1,14 +1,15 @@
 """Evolution equations in the whole space, with a value at the origin that is known to ten digits.
 
-The data are functions of `|x|^2`, so that the values follow from equations in one dimension of space; they
-are not the ones that papers compare with, some of which are wrong in the fourth digit. In high dimension
-`|X|^2` hardly varies, and the flow of the reaction from `E g(X_T)` alone wins most published tables: the
-extension of the data is that flow, and what counts is how much better a solution is.
+The data of all but the last are functions of `|x|^2`, so that the values follow from equations in one
+dimension of space; they are not the ones that papers compare with, some of which are wrong in the fourth
+digit. In high dimension `|X|^2` hardly varies, and the flow of the reaction from `E g(X_T)` alone wins most
+published tables: the extension of the data is that flow, and what counts is how much better a solution is.
 """
 
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -16,7 +17,9 @@ from jaxtyping import Array, Float
 from .._arguments import real
 from .._domain.base import as_dimension
 from .._domain.space import Space
+from .._field.base import AbstractField
 from .._field.evolution import EvolutionJet
+from .._field.form import AbstractForm, Identity
 from .._field.radial import OfSquare
 from .._precision import Numbers, number
 from .._problem.problem import Problem
@@ -138,4 +141,80 @@ def hjb_quadratic(dim: int = 100, *, weight: float = 1.0, time: float = 1.0) -> 
         time=real("time", time, above=0.0),
         terminal=OfSquare(_logarithm, np.zeros(dim)),
         name="hjb_quadratic",
+    )
+
+
+class _ChainLogarithm(AbstractField):
+    """`log((1 + x' M x) / 2)`."""
+
+    matrix: Numbers
+
+    def judged_by(self) -> None:
+        return None
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return _logarithm(jnp.dot(x, self.matrix @ x))
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        y = self.matrix @ x
+        return 2.0 * y / (1.0 + jnp.dot(x, y))
+
+    def _parts(self, x: Array) -> tuple[Array, Array, Array]:
+        y = self.matrix @ x
+        first = 1.0 / (1.0 + jnp.dot(x, y))
+        return y, 2.0 * first, -4.0 * first * first
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        y, first, second = self._parts(x)
+        if isinstance(form, Identity):
+            return first * jnp.trace(jnp.asarray(self.matrix, x.dtype)) + second * jnp.dot(y, y)
+        return form.contract(self.hessian(x))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        y, first, second = self._parts(x)
+        return first * jnp.asarray(self.matrix, x.dtype) + second * jnp.outer(y, y)
+
+
+class _ChainSolution(eqx.Module):
+    """`-log E 2 / (1 + Y)` with `Y = X' M X`, by `1 / (1 + Y) = int_0^inf e^(-s (1 + Y)) ds`."""
+
+    sizes: Numbers  # the eigenvalues of M
+    axes: Numbers  # its eigenvectors
+    end: Numbers
+    places: Numbers  # of s
+    weights: Numbers
+
+    def __call__(self, x: Float[Array, " d"], t: Array) -> Float[Array, ""]:
+        wide = 1.0 + 4.0 * (self.end - t) * self.sizes * self.places[:, None]
+        squares = self.sizes * (x @ self.axes) ** 2
+        inner = -self.places[:, None] * squares / wide - 0.5 * jnp.log(wide)
+        terms = jnp.log(2.0 * self.weights) - self.places + jnp.sum(inner, axis=1)
+        return -jax.scipy.special.logsumexp(terms)
+
+
+@recorded
+def hjb_chain(dim: int = 100, *, time: float = 1.0, seed: int = 0) -> Problem:
+    """A Hamilton-Jacobi-Bellman equation in the whole space that looks different in every direction.
+
+    `u_t + Lap u - |grad u|^2 = 0`, `u(T) = log((1 + sum_i a_i (x_i - x_(i+1))^2 + b_i x_(i+1)^2) / 2)` with
+    `a` and `b` uniform between 1/2 and 3/2. Source: the control problem of Simulation-Calibrated Scientific
+    Machine Learning (SCaSML), 2025.
+    """
+    size = as_dimension(dim)
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(0.5, 1.5, (2, max(size - 1, 0)))
+    steps = np.eye(size)[:-1] - np.eye(size)[1:]
+    matrix = steps.T @ (a[:, None] * steps) + np.diag(np.append(0.0, b))
+    sizes, axes = np.linalg.eigh(matrix)
+    # The trapezoidal rule in the logarithm of s, which is exact up to rounding.
+    logs = np.linspace(-40.0, 8.0, 481)
+    places = np.exp(logs)
+    end = real("time", time, above=0.0)
+    return Problem(
+        Space(size),
+        _Quadratic(number(1.0)),
+        time=end,
+        terminal=_ChainLogarithm(matrix),
+        exact=_ChainSolution(sizes, axes, end, places, 0.1 * places),
+        name="hjb_chain",
     )
