@@ -104,7 +104,7 @@ def test_problems_that_look_alike_in_all_directions_are_seen():
     with jax.enable_x64(True):
         for problem, alike in (
             (zoo.absorbed_heat(3), True),
-            (zoo.hjb_quadratic(4), True),
+            (zoo.allen_cahn_in_time(4), True),
             (zoo.heat_ball(4), False),
             (zoo.survival(4), False),  # without time the other networks serve
         ):

@@ -23,6 +23,7 @@ from qpde._field.jet import Jet, UnknownAsk
 from qpde._monotone.in_time import Weight, growth_over, weight_of
 from qpde._problem.points import with_times
 from qpde._problem.trial import Trial
+from qpde._trust.residual import rough_parts
 
 BALL, BOX = qpde.Ball(3, centre=0.2, radius=1.3), qpde.Box(0.0, [1.0, 2.0])
 
@@ -328,6 +329,22 @@ def test_layers_leave_a_bounded_residual(domain):
         x = domain.sample(jax.random.key(3), 100)
         start = jnp.concatenate([x, jnp.zeros((100, 1))], axis=1)
         np.testing.assert_allclose(values(start), jax.vmap(gap)(x))
+
+
+def test_layers_follow_the_drift_of_many_dimensions():
+    """The chance to stay in a ball of ten dimensions, by its series, without any training."""
+    with jax.enable_x64(True):
+        problem = zoo.absorbed_heat(10)
+        assert any("by up to 1." in note for note in problem.notes)
+        # At the centre, where the layers of all sides meet.
+        for t, value in ((0.025, 0.99997), (0.05, 0.9530698)):
+            z = jnp.append(jnp.zeros(10), t)
+            assert float(problem.boundary.value(z)) == pytest.approx(value, rel=0.03)
+        trial = Trial.of(problem, Constant(0.0), exact_boundary=True)
+        residual = np.asarray(jax.jit(jax.vmap(trial.residual))(rows(problem.domain, 2_000)))
+    # Twelve with a layer that knows of no drift but the first order of it.
+    assert np.sqrt(np.mean(residual**2)) < 0.5
+    assert rough_parts(trial, problem.domain) == []
 
 
 def test_a_layer_on_a_line_is_the_error_function():

@@ -75,8 +75,8 @@ def test_the_bound_is_carried_over(solved):
     worse = dataclasses.replace(solved, windows=(off, *solved.windows[1:]))
     spatial = qpde.monotonicity(first.problem).spatial
     assert spatial == pytest.approx(0.1 * np.pi**2 - 1)
-    more = qpde.certify(off, 1 - 0.01 / 3, norm="last").bound
-    more -= qpde.certify(first, 1 - 0.01 / 3, norm="last").bound
+    more = qpde.certify(off, confidence=1 - 0.01 / 3, norm="last").bound
+    more -= qpde.certify(first, confidence=1 - 0.01 / 3, norm="last").bound
     grown = np.exp(-2 * spatial) * more
     assert qpde.certify_windows(worse).bound == pytest.approx(last.bound + grown, rel=1e-9)
 
@@ -92,4 +92,4 @@ def test_other_problems_are_refused():
         with pytest.raises(ValueError, match="Windows are for evolution problems"):
             qpde.solve_windows(one, 3)
     with pytest.raises(ValueError, match="solve_windows"):
-        qpde.certify_windows(qpde.zoo.survival(2))  # pyright: ignore[reportArgumentType]
+        qpde.certify_windows(qpde.zoo.survival(2))

@@ -36,12 +36,13 @@ _MORE = ", and after them parameters by name, which Problem(parameters={...}) gi
 _AGREES = 1e-9
 _EDGE = 512
 _FIRST = (
-    "Initial or terminal data and boundary data differ where they meet. The extension carries the jump in a "
-    "layer of width sqrt(time); next to it the solution is approached slowly."
+    "Initial or terminal data and boundary data differ where they meet, by up to {:.3g}. The extension "
+    "carries the jump in a layer of width sqrt(time); next to it the solution is approached slowly."
 )
 _SECOND = (
     "Initial or terminal data and boundary data agree where they meet, but the equation does not hold there "
-    "for them: L Q cannot vanish there whatever the network, and is approached slowly next to it."
+    "for them: L Q cannot vanish there whatever the network (it is up to {:.3g}; of the data alone up to "
+    "{:.3g} inside), and the solution is approached slowly next to it."
 )
 _WORDS = "a number, or a function of"
 
@@ -225,6 +226,15 @@ def _wrapped(function: Any, kind: type[eqx.Module]) -> Any:
     return in_space_time
 
 
+class _Gap(eqx.Module):
+    """What initial and boundary data differ by, as a function of space."""
+
+    extension: Extension
+
+    def __call__(self, x: Float[Array, " d"]) -> Array:
+        return self.extension.gap(x)
+
+
 class Layered(AbstractField):
     """The extension of data that differ where they meet: `g(x, t)` and a layer (see `_boundary/layer.py`)."""
 
@@ -268,7 +278,7 @@ def meeting(problem: "Problem") -> tuple[AbstractField, str]:
     )
     if float(np.max(gaps)) <= _AGREES * max(float(np.max(starts)), float(np.max(gaps))):
         rough = float(np.max(edges)) > 1e-6 * max(float(np.max(within)), float(np.max(edges)))
-        return field, _SECOND if rough else ""
+        return field, _SECOND.format(np.max(edges), np.max(within)) if rough else ""
     operator = Operator.of(domain, problem.equation, problem.orientation)
     plain = operator.isotropic and "A" not in operator.varies and not operator.has_drift
     if operator.structure is Structure.NONLINEAR or not plain or not has_layer(domain.base):
@@ -279,8 +289,8 @@ def meeting(problem: "Problem") -> tuple[AbstractField, str]:
             "the initial one."
         )
     diffusion = number(operator.constant(operator.second) / problem.rate)
-    layer = Layer(domain.base, extension.gap, diffusion)
-    return Layered(extension, layer, domain.backward), _FIRST
+    layer = Layer(domain.base, _Gap(extension), diffusion)
+    return Layered(extension, layer, domain.backward), _FIRST.format(np.max(gaps))
 
 
 @compiled(brief=True)

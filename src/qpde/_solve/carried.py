@@ -12,6 +12,7 @@ carried part has the mean square `E_(j-1)^2` times that of `e^(-gamma_F s / k)`.
 
 import dataclasses
 import math
+from typing import Any
 
 from .._arguments import an_instance, one_of, real
 from .._monotone.monotonicity import monotonicity
@@ -22,9 +23,7 @@ from .windows import Windowed
 _ORDER = (Kind.RIGOROUS, Kind.STATISTICAL, Kind.ASSUMING, Kind.HEURISTIC)
 
 
-def certify_windows(
-    solution: Windowed, confidence: float = 0.99, *, norm: str = "last"
-) -> Certificate:
+def certify_windows(solution: Any, confidence: Any = 0.99, *, norm: Any = "last") -> Certificate:
     """A bound for the error of a solution in windows, carried over from window to window.
 
         >>> certify_windows(solve_windows(problem, 5))
@@ -44,21 +43,21 @@ def certify_windows(
     for window in solution.windows:
         constant = monotonicity(window.problem, measure=window.measure)
         if norm == "l2":
-            found.append(certify(window, each, monotonicity=constant))
+            found.append(certify(window, confidence=each, monotonicity=constant))
             mean = _mean_square(2.0 * _exponent(window.problem.rate, constant.spatial, solution))
             squares += (found[-1].bound + carried * math.sqrt(mean)) ** 2 / count
-        last = certify(window, each, norm="last", monotonicity=constant)
+        last = certify(window, confidence=each, norm="last", monotonicity=constant)
         found.append(last)
         exponent = _exponent(window.problem.rate, constant.spatial, solution)
         carried = math.exp(-exponent) * carried + last.bound
     return _joined(found, carried if norm == "last" else math.sqrt(squares), share, Norm(norm))
 
 
-def _exponent(rate: object, spatial: float | None, solution: Windowed) -> float:
+def _exponent(rate: Any, spatial: float | None, solution: Windowed) -> float:
     """`gamma_F h / k`."""
     if spatial is None:
         raise ValueError("No bound for the error: the equation has no constant in space.")
-    return spatial * solution.length / float(rate)  # pyright: ignore[reportArgumentType]
+    return spatial * solution.length / float(rate)
 
 
 def _mean_square(x: float) -> float:

@@ -70,6 +70,8 @@ _PATIENCE, _PATIENCE_FIXED = 5, 2
 _POINTS, _FRESH = 2_048, 8_192
 # Points at which a problem is looked at from all directions, and the share of a gradient that is rounding.
 _PROBES, _ALIKE = 256, 1e-7
+# Steps of the last plan of an evolution problem, before directions are looked for.
+_EARLY = 16
 # The largest Jacobian of a step, in numbers.
 _NUMBERS = 2.5e7
 
@@ -88,15 +90,39 @@ def attempts(plans: list[Plan]) -> Course:
             if course.share <= _DECENT or grower.chooses:
                 yield from _wider(grower, course)
     if course.share > _GOOD:
-        solution = None
-        for plan in plans:
-            initial = {} if solution is None else {"initial": solution, "network": None}
-            solution = yield from course.tried(dataclasses.replace(plan, **initial))
-        assert solution is not None
-        field = grower.along_gradients_of(solution.trial.network)
-        if field is not None:
-            yield from course.tried(grower.plan(field))
-            yield from _wider(grower, course)
+        yield from _trained(plans, grower, course)
+
+
+def _trained(plans: list[Plan], grower: "_Grower", course: "_Best") -> Course:
+    """The given plans, then units along the directions in which the trained network varies.
+
+    Of an evolution problem these are looked for after a few steps of the last plan already: a part in time
+    hides them from the gradients of `L f`, and the steps cost more than all else.
+    """
+    solution: Solution | None = None
+    for plan in plans:
+        if plan is plans[-1] and grower.in_time:
+            early = dataclasses.replace(plan, steps=_EARLY, **_from(solution))
+            solution = yield from course.tried(early)
+            yield from _along(grower, course, solution)
+            if course.share <= _GOOD:
+                return
+        solution = yield from course.tried(dataclasses.replace(plan, **_from(solution)))
+    assert solution is not None
+    yield from _along(grower, course, solution)
+
+
+def _from(solution: Solution | None) -> dict[str, Any]:
+    """What makes a plan go on from a solution."""
+    return {} if solution is None else {"initial": solution, "network": None}
+
+
+def _along(grower: "_Grower", course: "_Best", solution: Solution) -> Course:
+    """Units along the few directions in which a network varies, where it has such."""
+    field = grower.along_gradients_of(solution.trial.network)
+    if field is not None:
+        yield from course.tried(grower.plan(field))
+        yield from _wider(grower, course)
 
 
 def _wider(grower: "_Grower", course: "_Best") -> Course:
@@ -144,6 +170,7 @@ class _Grower:
         self._trial = cast(Trial.of(plan.problem, Constant(0.0), exact_boundary=True), "float64")
         self._rng = np.random.default_rng([plan.seed, 0x6120])
         self._dim = plan.problem.dim
+        self.in_time = plan.problem.domain.times is not None and self._dim > _SPACE
         self._full = self._dim <= _FULL
         self._frame = Frame.of(plan.problem.domain, True)
         # Such a solution is not smooth: every network leaves much, and a wider one is worth it all the same.
@@ -255,22 +282,9 @@ class _Grower:
         return (
             self._in_few_pairs()
             or self._along(gradients)
-            or self._along_across_rays()
             or self._along_axes()
             or self._in_all_pairs()
         )
-
-    def _along_across_rays(self) -> RidgeField | None:
-        """Units along few directions `a` seen in `L f` of a ball and time.
-
-        `L (eta h(a . x))` varies along the rays from the centre too, because `eta` does; what its gradients
-        have across the rays lies nearly along `a`.
-        """
-        domain = self._problem.domain
-        if domain.pivot is None or domain.times is None:
-            return None
-        gradients = self._gradients(self._trial.residual, across=True)
-        return None if gradients is None else self._along(gradients)
 
     def _in_space(self) -> RidgeField:
         return self._scaled(self._empty(_FIRST, Frozen(np.eye(self._dim))), _SCALES)
@@ -351,20 +365,12 @@ class _Grower:
         frame = self._frame if self._grade is None else GradedFrame(self._grade)
         return frame.all(self._points)
 
-    def _gradients(
-        self, function: Callable[[Array], Array], across: bool = False
-    ) -> np.ndarray | None:
-        """Gradients in the frame, without what a quadratic form beside the units takes over.
-
-        With `across`, only what they have across the rays from the pivot of the domain.
-        """
+    def _gradients(self, function: Callable[[Array], Array]) -> np.ndarray | None:
+        """Gradients in the frame, without what a quadratic form beside the units takes over."""
         values, slopes = (np.asarray(a) for a in _slopes(function, self._points[:_POINTS]))
         if not np.all(np.isfinite(slopes)) or np.std(values) <= _FLAT * np.max(np.abs(values)):
             return None
         slopes, y = slopes * self._frame.half.array, self._y()[:_POINTS]
-        if across:
-            rays = np.pad(self._rays(_POINTS), ((0, 0), (0, 1)))
-            slopes = slopes - np.sum(slopes * rays, axis=1, keepdims=True) * rays
         ones = np.ones((len(y), 1))
         known = np.concatenate([ones, y], axis=1)
         if _FULL < self._dim <= _FULLEST:

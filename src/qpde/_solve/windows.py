@@ -43,30 +43,30 @@ class Windowed:
         assert times is not None  # windows have one
         return float(times.end)
 
-    def __call__(self, points: Any, t: Any = None) -> np.ndarray:
+    def __call__(self, points: Any, t: Any = None) -> Any:
         """`Q` at points in space and a time, or at points of space-time."""
         return self._map("__call__", points, t)
 
-    def grad(self, points: Any, t: Any = None) -> np.ndarray:
+    def grad(self, points: Any, t: Any = None) -> Any:
         """The gradient in space."""
         return self._map("grad", points, t)
 
-    def dt(self, points: Any, t: Any = None) -> np.ndarray:
+    def dt(self, points: Any, t: Any = None) -> Any:
         """The derivative in time."""
         return self._map("dt", points, t)
 
-    def residual(self, points: Any, t: Any = None) -> np.ndarray:
+    def residual(self, points: Any, t: Any = None) -> Any:
         """`L Q`, the equation as it was written."""
         return self._map("residual", points, t)
 
-    def at(self, t: float) -> Callable[[Any], np.ndarray]:
+    def at(self, t: float) -> Callable[[Any], Any]:
         """The solution at one time, as a function of points in space."""
         times = self.problem.domain.times
         assert times is not None  # windows have one
         instant = float(real("t", t, least=0.0, most=float(times.end)))
         return lambda points: self(points, instant)
 
-    def _map(self, name: str, points: Any, t: Any) -> np.ndarray:
+    def _map(self, name: str, points: Any, t: Any) -> Any:
         if t is not None:
             points = with_times(points, t, self.problem.domain)
         rows, values = as_rows(points, self.problem.dim, True), None
