@@ -74,6 +74,7 @@ def test_the_bound_is_carried_over(solved):
     off = dataclasses.replace(first, trial=trial)
     worse = dataclasses.replace(solved, windows=(off, *solved.windows[1:]))
     spatial = qpde.monotonicity(first.problem).spatial
+    assert spatial is not None
     assert spatial == pytest.approx(0.1 * np.pi**2 - 1)
     more = qpde.certify(off, confidence=1 - 0.01 / 3, norm="last").bound
     more -= qpde.certify(first, confidence=1 - 0.01 / 3, norm="last").bound

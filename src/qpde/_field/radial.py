@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._arguments import a_function, reals
 from .._precision import Numbers, like
 from .base import AbstractField
 from .form import AbstractForm
@@ -22,6 +23,12 @@ class OfSquare(AbstractField):
 
     profile: Callable[..., Any]
     centre: Numbers
+
+    def __init__(self, profile: Any, centre: Any):
+        self.profile = a_function("profile", profile, "a function of one number, |x - centre|^2")
+        self.centre = reals("centre", centre, "a point (d,)")
+        if self.centre.ndim != 1:
+            raise ValueError(f"centre must be a point (d,), got shape {self.centre.shape}.")
 
     def _square(self, x: Array) -> Array:
         y = x - self.centre

@@ -76,6 +76,11 @@ def whole_space(data: Data, given: Given) -> Parts:
 def _carried(start: AbstractField, factor: np.ndarray, carried: dict[str, Any]) -> AbstractField:
     """The data carried inside: exactly where they and the diffusion are the same in all directions."""
     matrix, dim = factor @ factor.T, len(factor)
+    if isinstance(start, OfSquare) and start.centre.size != dim:
+        raise ValueError(
+            f"The data depend on the distance from a point of {start.centre.size} coordinates, the space has "
+            f"{dim}: give OfSquare(profile, np.zeros({dim}))."
+        )
     diffusion = float(matrix[0, 0])
     alike = np.allclose(matrix, diffusion * np.eye(dim), rtol=1e-12, atol=0.0)
     if isinstance(start, OfSquare) and alike and diffusion > 0:

@@ -135,7 +135,7 @@ def _certificates(folder: Path) -> list[Any]:
         return ["No bound for the error yet: `qpde certify RUN` looks for one."]
     rows = [
         [
-            _BOUNDED[name],
+            _BOUNDED[Norm(name)],
             one["bound"],
             one["relative_bound"],
             Verbatim(one["kind"]),
