@@ -104,9 +104,9 @@ class SmearedSquare(AbstractField):
         value = self.data.value(z[:-1])
         return value if self.rate is None else value + self.rate(value)
 
-    def judged_on(self) -> list[tuple[Array, Array]]:
+    def judged_on(self) -> list[tuple[Any, Any]]:
         """Fifty deviations around the paths; the diffusion is farther away once in 10^500 times."""
-        return [(self.box[0], self.box[1])]  # pyright: ignore[reportReturnType]
+        return [(self.box[0], self.box[1])]
 
     def _at(self, z: Array) -> tuple[list[Array], Array, Array, float]:
         """The means, `y`, the time since the data, and its derivative in `t`."""
