@@ -88,6 +88,11 @@ class AbstractField(eqx.Module):
         """The function whose program tells how smooth the field is; None where its formula is smooth."""
         return self.value
 
+    @property
+    def has_closed_forms(self) -> bool:
+        """Whether some derivative is a formula that could be wrong, not automatic differentiation."""
+        return True
+
     def judged_on(self) -> list[tuple[Any, Any]] | None:
         """The boxes on which that function is ever evaluated; None for the whole domain."""
         return None
@@ -195,7 +200,7 @@ def by_value(field: AbstractField) -> AbstractField:
     Nobody has checked that the closed forms of a field or an activation of one's own are derivatives, and
     what is said of an error must not rest on it.
     """
-    return field if _is_ours(field) else Autodiff(field.value)
+    return field if not field.has_closed_forms or _is_ours(field) else Autodiff(field.value)
 
 
 def _is_ours(module: eqx.Module) -> bool:

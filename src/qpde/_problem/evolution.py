@@ -242,6 +242,10 @@ class Layered(AbstractField):
     layer: Layer
     backward: bool = eqx.field(static=True)
 
+    @property
+    def has_closed_forms(self) -> bool:
+        return False
+
     def judged_by(self) -> Callable[..., Array]:
         return self.of_data
 
