@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from .._compiled import compiled
 from .._diffusion.law import AbstractLaw, Gaussian, LogNormal
 from .._field.base import AbstractField, Autodiff
-from .._field.form import AbstractForm, Identity, without_time
+from .._field.form import AbstractForm, in_space, without_time
 from .._precision import Numbers, like
 
 # Nodes between two kinks, and deviations beyond which nothing is integrated.
@@ -124,7 +124,7 @@ class OfOneNumber(AbstractField):
         return over[:, None] * (second - jnp.diag(slope)) * over[None]
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        if isinstance(form, Identity):
+        if not in_space(form):
             return Autodiff(self.value).trace(x, form)
         return without_time(form, x[:-1])[0].contract(self._curvature(x))
 

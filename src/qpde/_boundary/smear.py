@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from .._diffusion.law import AbstractLaw
 from .._field.base import AbstractField, Autodiff
-from .._field.form import AbstractForm, Factor, Identity, Matrix, without_time
+from .._field.form import AbstractForm, Factor, Identity, Matrix, in_space, without_time
 from .._precision import Numbers
 
 # Points of the cubature, at least one rotation of the axes, and steps of the flow.
@@ -89,9 +89,8 @@ class Cubature(AbstractField):
         return self.weights @ jax.vmap(lambda g, n: moved(x, g, n))(slopes, self._noise(x))
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        if isinstance(form, Identity):
+        if not in_space(form):
             return Autodiff(self.value).trace(x, form)
-        # Equations in time ask for second derivatives in space alone.
         stretch = self.law.stretch(x[:-1])
         inner = without_time(form, x[:-1])[0]
 
@@ -193,7 +192,7 @@ class Smeared(AbstractField):
         return (by_mean * self.mean.grad(x)).at[-1].add(sign * by_time)
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        if isinstance(form, Identity):
+        if not in_space(form):
             return Autodiff(self.value).trace(x, form)
         s, _ = self._age(x)
         mean, slope = self.mean.value(x), self.mean.grad(x)

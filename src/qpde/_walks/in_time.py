@@ -1,8 +1,8 @@
 """Walks in space and time.
 
-For `L u = A : Hess u + b . grad u - c u + r - k u_s` with the time `s` since the data a walk runs towards the
-data: `s` falls. With `X` the diffusion of `(A : Hess + b . grad) / k` and `tau` the time at which it meets the
-data or the side,
+For `L u = A : Hess u + b . grad u - c u + r - k u_s`, `s` the time since the data, a walk runs towards the
+data: `s` falls. With `X` the diffusion of `(A : Hess + b . grad) / k` and `tau` the time at which it meets
+the data or the side,
 
     u(x, s) = Q(x, s) + E[ exp(-int c / k) (f - Q)(X_tau, s - tau) + int_0^tau exp(-int c / k) L Q / k dr ].
 
