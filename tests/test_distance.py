@@ -9,7 +9,7 @@ import pytest
 
 import qpde
 from qpde import zoo
-from qpde._boundary.around import SmearedSquare, exact_rule
+from qpde._boundary.around import SquareMean, exact_rule
 from qpde._field.base import Autodiff
 from qpde._field.form import Factor, Identity, Matrix, Spatial
 from qpde._network.distance import DistanceField
@@ -72,16 +72,7 @@ def test_data_of_the_distance_are_carried_exactly():
         data = qpde.OfSquare(lambda s: jnp.exp(-k * s), centre)
         rule = exact_rule(data, float(np.sqrt(2 * a * end)))
         assert rule is not None
-        field = SmearedSquare(
-            data=data,
-            diffusion=np.asarray(a),
-            drift=drift,
-            end=np.asarray(end),
-            box=np.zeros((2, dim + 1)),
-            rate=None,
-            backward=True,
-            rule=rule,
-        )
+        field = SquareMean(data, np.asarray(a), drift, np.asarray(end), True, rule)
 
         def true(z):
             s = end - z[-1]

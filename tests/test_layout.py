@@ -26,6 +26,7 @@ ROOMS = [
         "_program",
         "activations",
         "_field",
+        "_diffusion",
         "_domain",
         "_network",
         "_equation",

@@ -1,6 +1,6 @@
 """Terminal data that depend on the distance from a point, carried into the whole space exactly.
 
-With `g(x) = p(|x - c|^2)` and the same diffusion `a` in all directions, the mean of `smear.py` is
+With `g(x) = p(|x - c|^2)` and the same diffusion `a` in all directions, the mean in `smear.py` is
 
     m(x, s) = E p(|y + h N|^2),   y = x + b s - c,   h^2 = 2 a s:
 
@@ -25,12 +25,13 @@ from .._field.base import AbstractField, Autodiff
 from .._field.form import AbstractForm, Spatial
 from .._field.radial import OfSquare
 from .._precision import Numbers
-from .smear import TINY, flow
 
 # Nodes along and across that are tried, and those that they are compared with.
 _RULES, _FINEST = ((8, 6), (12, 8), (20, 16)), (28, 22)
 _EXACT = 1e-9
 _ORDERS = 3
+# Added to squares and times, so that their roots have derivatives at zero.
+_TINY = 1e-30
 
 
 def exact_rule(data: OfSquare, spread: float) -> tuple[int, int] | None:
@@ -75,7 +76,7 @@ def _means(
     profile: Callable[..., Array], dim: int, square: Array, h: Array, count: tuple[int, int]
 ) -> list[Array]:
     """`M_0`, `M_1` and `M_2` where `|y|^2` is `square`."""
-    found, root = list[Array](), jnp.sqrt(square + TINY)
+    found, root = list[Array](), jnp.sqrt(square + _TINY)
     for order in range(_ORDERS):
         along, across, weights = _rule(dim + 2 * order, count)
         squares = (root + h * along) ** 2 + h * h * across
@@ -84,57 +85,40 @@ def _means(
     return found
 
 
-class SmearedSquare(AbstractField):
-    """`flow_s(E g(y + sqrt(2 a s) N))` at the points `(x, t)`, `s` the time since the data."""
+class SquareMean(AbstractField):
+    """`E p(|y + sqrt(2 a s) N|^2)` at the points `(x, t)`, `s` the time since the data."""
 
     data: OfSquare
     diffusion: Numbers
     drift: Numbers
     end: Numbers
-    box: Numbers  # two corners of space-time
-    rate: Callable[..., Array] | None  # the reaction
     backward: bool = eqx.field(static=True)
     rule: tuple[int, int] = eqx.field(static=True)
 
     def judged_by(self) -> Callable[..., Array]:
-        return self.of_data
+        return lambda z: self.data.value(z[:-1])
 
-    def of_data(self, z: Float[Array, " d"]) -> Array:
-        """What tells how smooth the field is: the data, and the reaction at their values."""
-        value = self.data.value(z[:-1])
-        return value if self.rate is None else value + self.rate(value)
-
-    def judged_on(self) -> list[tuple[Any, Any]]:
-        """Fifty deviations around the paths; the diffusion is farther away once in 10^500 times."""
-        return [(self.box[0], self.box[1])]
-
-    def _at(self, z: Array) -> tuple[list[Array], Array, Array, float]:
-        """The means, `y`, the time since the data, and its derivative in `t`."""
+    def _at(self, z: Array) -> tuple[list[Array], Array, float]:
+        """The means, `y`, and the derivative in `t` of the time since the data."""
         s, sign = (self.end - z[-1], -1.0) if self.backward else (z[-1], 1.0)
         y = z[:-1] + s * jnp.asarray(self.drift, z.dtype) - jnp.asarray(self.data.centre, z.dtype)
-        h = jnp.sqrt(2.0 * self.diffusion * (s + TINY))
-        return _means(self.data.profile, y.size, jnp.dot(y, y), h, self.rule), y, s, sign
+        h = jnp.sqrt(2.0 * self.diffusion * (s + _TINY))
+        return _means(self.data.profile, y.size, jnp.dot(y, y), h, self.rule), y, sign
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        means, _, s, _ = self._at(x)
-        return flow(self.rate, means[0], s)
+        return self._at(x)[0][0]
 
     def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        (m, first, second), y, s, sign = self._at(x)
+        (_, first, second), y, sign = self._at(x)
         in_time = self.diffusion * (2.0 * y.size * first + 4.0 * jnp.dot(y, y) * second)
         in_time = in_time + 2.0 * first * jnp.dot(jnp.asarray(self.drift, x.dtype), y)
-        by_mean, by_time = jax.grad(flow, argnums=(1, 2))(self.rate, m, s)
-        return jnp.append(2.0 * by_mean * first * y, sign * (by_mean * in_time + by_time))
+        return jnp.append(2.0 * first * y, sign * in_time)
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
         if not isinstance(form, Spatial):
             return Autodiff(self.value).trace(x, form)
-        (m, first, second), y, s, _ = self._at(x)
-        slope = jax.grad(flow, argnums=1)
-        by_mean, curved = slope(self.rate, m, s), jax.grad(slope, argnums=1)(self.rate, m, s)
-        square = jnp.dot(y, y)
-        bent = 2.0 * y.size * first + 4.0 * square * second
-        return by_mean * bent + 4.0 * curved * first * first * square
+        (_, first, second), y, _ = self._at(x)
+        return 2.0 * y.size * first + 4.0 * jnp.dot(y, y) * second
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         return jax.jacfwd(self.grad)(x)

@@ -2,13 +2,16 @@
 
 For `u_t + A : Hess u + b . grad u + rho(u) = 0` with terminal data `g` and the time `s` left, the field is
 
-    f(x, s) = flow_s( m(x, s) ),   m(x, s) = E g(x + b s + sqrt(2 s) L N),   A = L L',
+    f(x, s) = flow_s( m(x, s) ),   m(x, s) = E g(X_s) with X_0 = x,
 
-where `flow` solves `y' = rho(y)`. It has the right terminal values, and where `u` varies little along the
-paths it is nearly the solution: all that is left to learn are fluctuations. The expectation is a cubature of
-points `N = +-r e` along randomly rotated axes `e`, with radii of a Gauss rule for `|N|^2`: exact for
-polynomials of degree three whatever their number, so that `L f` stays bounded as `s` goes to zero. It only
-has to be good, because the network learns what it misses.
+where `X` is the diffusion and `flow` solves `y' = rho(y)`. It has the right terminal values, and where `u`
+varies little along the paths it is nearly the solution: all that is left to learn are fluctuations.
+
+For smooth data and a law that is known, `m` is a cubature of the noise, of points `N = +-r e` along randomly
+rotated axes `e`, with radii of a Gauss rule for `|N|^2`: exact for polynomials of degree three whatever their
+number, so that `L f` stays bounded as `s` goes to zero. It only has to be good, because the network learns
+what it misses. Data with kinks are carried by `payoff.py` and `diffused.py`; where the law is not known,
+smooth data stay as they are.
 """
 
 import math
@@ -21,16 +24,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._diffusion.law import AbstractLaw
 from .._field.base import AbstractField, Autodiff
-from .._field.form import AbstractForm, Identity, Spatial
+from .._field.form import AbstractForm, Factor, Identity, Matrix, in_space, without_time
 from .._precision import Numbers
 
 # Points of the cubature, at least one rotation of the axes, and steps of the flow.
 _POINTS, _STEPS = 240, 12
 # Radii up to a dimension: in high dimension the radius hardly varies, and there are many axes.
 _RADII = ((30, 3), (200, 2), (math.inf, 1))
-# Added to the time, so that its root has a derivative at zero.
-TINY = 1e-30
 
 
 def cubature(dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -49,36 +51,103 @@ def cubature(dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return points, np.repeat(weights / len(directions), len(directions))
 
 
-def flow(rate: Callable[..., Array] | None, value: Array, s: Array) -> Array:
-    """`y(s)` from `y(0) = value` with `y' = rate(y)`, by the method of Runge and Kutta."""
-    if rate is None:
-        return value
-    step = s / _STEPS
-
-    def one(y: Array, _: None) -> tuple[Array, None]:
-        a = rate(y)
-        b = rate(y + 0.5 * step * a)
-        c = rate(y + 0.5 * step * b)
-        d = rate(y + step * c)
-        return y + step / 6.0 * (a + 2.0 * b + 2.0 * c + d), None
-
-    return jax.lax.scan(one, value, None, length=_STEPS)[0]
-
-
-class Smeared(AbstractField):
-    """`flow_s(E g(x + drift s + sqrt(2 s) factor N))` at the points `(x, t)`, `s` the time since the data."""
+class Cubature(AbstractField):
+    """`E g(X_T | X_t = x)` at the points `(x, t)`, by a cubature of the noise of one step."""
 
     data: AbstractField
-    nodes: Numbers  # sqrt(2) factor N
+    law: AbstractLaw
+    nodes: Numbers  # of the noise
     weights: Numbers
-    drift: Numbers
     end: Numbers
-    box: Numbers  # two corners of space-time
-    rate: Callable[..., Array] | None  # the reaction rho
     backward: bool = eqx.field(static=True)
 
     def judged_by(self) -> Callable[..., Array]:
-        return self.of_data
+        return lambda z: self.data.value(z[:-1])
+
+    def _age(self, z: Array) -> tuple[Array, float]:
+        """The time since the data, and its derivative in `t`."""
+        return (self.end - z[-1], -1.0) if self.backward else (z[-1], 1.0)
+
+    def _places(self, z: Array) -> Array:
+        s, _ = self._age(z)
+        return jax.vmap(lambda n: self.law.step(z[:-1], z[-1], s, n))(self._noise(z))
+
+    def _noise(self, z: Array) -> Array:
+        return jnp.asarray(self.nodes, z.dtype)
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.dot(self.weights, jax.vmap(self.data.value)(self._places(x)))
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        def moved(z: Array, slope: Array, noise: Array) -> Array:
+            def along(z: Array) -> Array:
+                return jnp.dot(slope, self.law.step(z[:-1], z[-1], self._age(z)[0], noise))
+
+            return jax.grad(along)(z)
+
+        slopes = jax.vmap(self.data.grad)(self._places(x))
+        return self.weights @ jax.vmap(lambda g, n: moved(x, g, n))(slopes, self._noise(x))
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        if not in_space(form):
+            return Autodiff(self.value).trace(x, form)
+        stretch = self.law.stretch(x[:-1])
+        inner = without_time(form, x[:-1])[0]
+
+        def bent(y: Array) -> Array:
+            scaled = inner if isinstance(stretch, float) else _stretched(inner, y * stretch)
+            return self.data.trace(y, scaled)
+
+        return jnp.dot(self.weights, jax.vmap(bent)(self._places(x)))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jax.jacfwd(self.grad)(x)
+
+
+def _stretched(form: AbstractForm, by: Array) -> AbstractForm:
+    """The form of a function of `by * x`, for derivatives in `x`."""
+    if isinstance(form, Factor):
+        return Factor(by[:, None] * form.sigma)
+    if isinstance(form, Identity):
+        return Factor(jnp.diag(by))
+    whole = jax.vmap(form.apply)(jnp.eye(by.size, dtype=by.dtype))
+    return Matrix(by[:, None] * whole * by[None, :])
+
+
+class Still(AbstractField):
+    """Data at every time as they are at theirs."""
+
+    data: AbstractField
+
+    def judged_by(self) -> Callable[..., Array]:
+        return self.value
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return self.data.value(x[:-1])
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.append(self.data.grad(x[:-1]), jnp.zeros((), x.dtype))
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return self.data.trace(x[:-1], without_time(form, x[:-1])[0])
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jnp.pad(self.data.hessian(x[:-1]), ((0, 1), (0, 1)))
+
+
+class Smeared(AbstractField):
+    """`flow_s(m(x, t))`, with `s` the time since the data."""
+
+    mean: AbstractField
+    data: AbstractField  # as given, functions of space
+    end: Numbers
+    box: Numbers  # two corners of space-time
+    rate: Callable[..., Array] | None  # the reaction rho, without its kinks
+    backward: bool = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)  # whether the data are
+
+    def judged_by(self) -> Callable[..., Array] | None:
+        return self.of_data if self.smooth else None
 
     def of_data(self, z: Float[Array, " d"]) -> Array:
         """What tells how smooth the field is: the data, and the reaction at their values."""
@@ -89,50 +158,47 @@ class Smeared(AbstractField):
         """Fifty deviations around the paths; the diffusion is farther away once in 10^500 times."""
         return [(self.box[0], self.box[1])]
 
+    @property
+    def as_given(self) -> AbstractField:
+        """The data, as a function of space-time."""
+        return Still(self.data)
+
     def _age(self, z: Array) -> tuple[Array, float]:
         """The time since the data, and its derivative in `t`."""
         return (self.end - z[-1], -1.0) if self.backward else (z[-1], 1.0)
 
-    def _places(self, z: Array) -> tuple[Array, Array]:
-        """The points of the cubature, and their derivative in the time since the data."""
-        s, _ = self._age(z)
-        root, nodes = jnp.sqrt(s + TINY), jnp.asarray(self.nodes, z.dtype)
-        drift = jnp.asarray(self.drift, z.dtype)[None]
-        return z[None, :-1] + s * drift + root * nodes, drift + nodes / (2.0 * root)
-
-    def _mean(self, z: Array) -> Array:
-        return jnp.dot(self.weights, jax.vmap(self.data.value)(self._places(z)[0]))
-
     def _flow(self, value: Array, s: Array) -> Array:
-        return flow(self.rate, value, s)
+        """`y(s)` from `y(0) = value`, by the method of Runge and Kutta."""
+        rho = self.rate
+        if rho is None:
+            return value
+        step = s / _STEPS
+
+        def one(y: Array, _: None) -> tuple[Array, None]:
+            a = rho(y)
+            b = rho(y + 0.5 * step * a)
+            c = rho(y + 0.5 * step * b)
+            d = rho(y + step * c)
+            return y + step / 6.0 * (a + 2.0 * b + 2.0 * c + d), None
+
+        return jax.lax.scan(one, value, None, length=_STEPS)[0]
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return self._flow(self._mean(x), self._age(x)[0])
-
-    def _first(self, z: Array) -> tuple[Array, Array, Array]:
-        """`m`, its gradient in space, and its derivative in the time since the data."""
-        places, moved = self._places(z)
-        slopes = jax.vmap(self.data.grad)(places)
-        in_time = jnp.dot(self.weights, jnp.sum(slopes * moved, axis=1))
-        return self._mean(z), self.weights @ slopes, in_time
+        return self._flow(self.mean.value(x), self._age(x)[0])
 
     def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         s, sign = self._age(x)
-        mean, slope, in_time = self._first(x)
-        by_mean, by_time = jax.grad(self._flow, argnums=(0, 1))(mean, s)
-        last = sign * (by_mean * in_time + by_time)
-        return jnp.append(by_mean * slope, last)
+        by_mean, by_time = jax.grad(self._flow, argnums=(0, 1))(self.mean.value(x), s)
+        return (by_mean * self.mean.grad(x)).at[-1].add(sign * by_time)
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
-        if not isinstance(form, Spatial):
+        if not in_space(form):
             return Autodiff(self.value).trace(x, form)
         s, _ = self._age(x)
-        mean, slope, _ = self._first(x)
-        places, _ = self._places(x)
-        bent = jnp.dot(self.weights, jax.vmap(lambda y: self.data.trace(y, Identity()))(places))
+        mean, slope = self.mean.value(x), self.mean.grad(x)
         first = jax.grad(self._flow)
         by_mean, curved = first(mean, s), jax.grad(first)(mean, s)
-        return by_mean * bent + curved * jnp.dot(slope, slope)
+        return by_mean * self.mean.trace(x, form) + curved * form.quadratic(slope)
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         return jax.jacfwd(self.grad)(x)

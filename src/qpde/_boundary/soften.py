@@ -27,13 +27,21 @@ KINKED = frozenset(("max", "min", "abs", "clamp", "reduce_max", "reduce_min", "s
 
 
 def softened(
-    g: Callable[..., Any], x: Float[Array, " d"], choices: Sequence[int], widths: Float[Array, " k"]
+    g: Callable[..., Any],
+    x: Float[Array, " d"],
+    choices: Sequence[int],
+    widths: Float[Array, " k"],
+    size: Callable[[Any, Any], Array] | None = None,
 ) -> Float[Array, ""]:
-    """`g(x)`, with every kink of its program treated as chosen and rounded off by its width."""
+    """`g(x)`, with every kink of its program treated as chosen and rounded off by its width.
+
+    `size(t, width)` is what becomes of `|t|`; by default `sqrt(t^2 + width^2)`.
+    """
+    rounded = _roundings(_size if size is None else size)
 
     def rule(number: int, equation: JaxprEqn, values: list[Any]) -> Any:
         if choices[number] == ROUNDED:
-            return _ROUNDINGS[equation.primitive.name](equation, widths[number], *values)
+            return rounded[equation.primitive.name](equation, widths[number], *values)
         if choices[number] == KEPT:
             return bind(equation, values)[0]
         if equation.primitive.name == "abs":
@@ -100,16 +108,27 @@ def _size(t: Any, width: Any) -> Array:
     return jnp.sqrt(t * t + width * width)
 
 
-def _max(equation: JaxprEqn, width: Any, a: Any, b: Any) -> Array:
-    return 0.5 * (a + b + _size(a - b, width))
+def _roundings(size: Callable[[Any, Any], Array]) -> dict[str, Callable[..., Array]]:
+    """What becomes of every operation with a kink, where `|t|` becomes `size(t, width)`."""
 
+    def largest(equation: JaxprEqn, width: Any, a: Any, b: Any) -> Array:
+        return 0.5 * (a + b + size(a - b, width))
 
-def _min(equation: JaxprEqn, width: Any, a: Any, b: Any) -> Array:
-    return 0.5 * (a + b - _size(a - b, width))
+    def smallest(equation: JaxprEqn, width: Any, a: Any, b: Any) -> Array:
+        return 0.5 * (a + b - size(a - b, width))
 
+    def clamp(equation: JaxprEqn, width: Any, low: Any, x: Any, high: Any) -> Array:
+        return smallest(equation, width, largest(equation, width, x, low), high)
 
-def _clamp(equation: JaxprEqn, width: Any, low: Any, x: Any, high: Any) -> Array:
-    return _min(equation, width, _max(equation, width, x, low), high)
+    return {
+        "max": largest,
+        "min": smallest,
+        "abs": lambda e, width, a: size(a, 0.5 * width),
+        "clamp": clamp,
+        "reduce_max": _reduced(largest),
+        "reduce_min": _reduced(smallest),
+        "sqrt": lambda e, width, a: jnp.sqrt(a + width * width),
+    }
 
 
 def _reduced(pair: Callable[..., Array]) -> Callable[..., Array]:
@@ -119,17 +138,6 @@ def _reduced(pair: Callable[..., Array]) -> Callable[..., Array]:
         return pairwise(lambda one, two: pair(equation, width, one, two), equation, a)
 
     return rule
-
-
-_ROUNDINGS: dict[str, Callable[..., Array]] = {
-    "max": _max,
-    "min": _min,
-    "abs": lambda e, width, a: _size(a, 0.5 * width),
-    "clamp": _clamp,
-    "reduce_max": _reduced(_max),
-    "reduce_min": _reduced(_min),
-    "sqrt": lambda e, width, a: jnp.sqrt(a + width * width),
-}
 
 
 def deviation(

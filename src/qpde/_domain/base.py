@@ -70,6 +70,10 @@ class Times(NamedTuple):
         """The time between the data and `t`."""
         return self.end - t if self.backward else t
 
+    def at(self, age: Array) -> Array:
+        """The instant at which so much time lies between it and the data."""
+        return self.end - age if self.backward else age
+
 
 class AbstractDomain(eqx.Module):
     """A bounded open set of R^d.
@@ -228,6 +232,11 @@ class AbstractDomain(eqx.Module):
     def times(self) -> Times | None:
         """The time interval of a domain in space and time, whose last coordinate is time."""
         return None
+
+    @property
+    def in_space(self) -> "AbstractDomain":
+        """The domain in space at every instant; where there is no time, the domain itself."""
+        return self
 
     @property
     def smooth_boundary(self) -> Fact | None:

@@ -87,6 +87,10 @@ class Cylinder(AbstractDomain):
         return Times(self.end, self.backward)
 
     @property
+    def in_space(self) -> AbstractDomain:
+        return self.base
+
+    @property
     def dim(self) -> int:
         return self.base.dim + 1
 

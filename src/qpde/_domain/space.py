@@ -4,12 +4,14 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._diffusion.law import AbstractLaw
 from .._field.base import AbstractField, Constant
 from .._precision import Numbers
 from .base import FORMULA, AbstractDomain, Fact, Times, as_dimension, as_point, short
@@ -21,6 +23,8 @@ from .random import normal, uniform
 _DEVIATIONS = 3.0
 # A normal variable is beyond so many deviations once in 10^500 times.
 _NEVER = 50.0
+# Steps of a path whose law is not known.
+STEPS = 64
 
 
 class Space(AbstractDomain):
@@ -99,16 +103,22 @@ _TIMELESS = (
 class Paths(AbstractDomain):
     """Space-time of the whole space, with points `(X_t, t)` of a diffusion from `space.start`.
 
-    `X = start + drift r + sqrt(2 r) factor N` after the time `r`, with standard normal `N`: exactly the law
-    of `dX = drift dr + sqrt(2) factor dW`. It starts opposite to the data: at `t = 0` with terminal data
-    (`backward`), at `t = end` with initial ones, for which it runs back in time. Made by `Problem`.
+    `X` is moved by `law`, in one step where that is exact, else in 64. It starts opposite to the data: at
+    `t = 0` with terminal data (`backward`), at `t = end` with initial ones, for which it runs back in time.
+    Made by `Problem`.
     """
 
     space: Space
     end: Numbers
-    drift: Numbers
-    factor: Numbers
+    law: AbstractLaw
+    box: tuple[Numbers, Numbers]
+    wide: tuple[Numbers, Numbers]
     backward: bool = eqx.field(static=True)
+
+    def __init__(self, space: Space, end: Any, law: AbstractLaw, backward: bool):
+        self.space, self.end, self.law, self.backward = space, end, law, backward
+        self.box = law.box(np.asarray(space.start), float(end), _DEVIATIONS)
+        self.wide = law.box(np.asarray(space.start), float(end), _NEVER)
 
     def __repr__(self) -> str:
         return f"{self.space!r} x (0, {self.end:g})"
@@ -123,6 +133,10 @@ class Paths(AbstractDomain):
         return np.append(self.space.start, 0.0 if self.backward else self.end)
 
     @property
+    def in_space(self) -> AbstractDomain:
+        return self.space
+
+    @property
     def dim(self) -> int:
         return self.space.dim + 1
 
@@ -132,24 +146,17 @@ class Paths(AbstractDomain):
 
     @property
     def enclosing_box(self) -> tuple[Numbers, Numbers]:
-        lower, upper = self.space.enclosing_box
+        lower, upper = self.law.closure(self.space.enclosing_box)
         return np.append(lower, 0.0), np.append(upper, float(self.end))
 
     @property
     def frame_box(self) -> tuple[Numbers, Numbers]:
-        return self._box(_DEVIATIONS)
+        return np.append(self.box[0], 0.0), np.append(self.box[1], float(self.end))
 
     @property
     def wide_box(self) -> tuple[Numbers, Numbers]:
-        """A box which the diffusion leaves once in 10^500 times."""
-        return self._box(_NEVER)
-
-    def _box(self, deviations: float) -> tuple[Numbers, Numbers]:
-        spread = np.sqrt(2.0 * self.end * np.sum(self.factor**2, axis=1))
-        middle = self.space.start + 0.5 * self.end * self.drift
-        reach = deviations * spread + 0.5 * self.end * np.abs(self.drift)
-        reach = np.where(reach > 0, reach, 1.0)
-        return np.append(middle - reach, 0.0), np.append(middle + reach, float(self.end))
+        """A box which the diffusion leaves once in 10^500 times (where its law is Gaussian or log-normal)."""
+        return np.append(self.wide[0], 0.0), np.append(self.wide[1], float(self.end))
 
     @property
     def centre(self) -> Numbers:
@@ -173,9 +180,9 @@ class Paths(AbstractDomain):
 
     @property
     def pivot(self) -> Numbers | None:
-        matrix = np.asarray(self.factor @ self.factor.T)
-        alike = np.allclose(matrix, matrix[0, 0] * np.eye(self.space.dim), rtol=1e-12, atol=0.0)
-        return self.space.start if alike and not np.any(self.drift) else None
+        law = self.law
+        alike = isinstance(law, Gaussian) and law.isotropic is not None and not np.any(law.drift)
+        return self.space.start if alike else None
 
     @property
     def follows_paths(self) -> bool:
@@ -190,21 +197,33 @@ class Paths(AbstractDomain):
         return FORMULA
 
     def distance(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        """To the slice of the data; negative outside the time interval."""
+        """To the slice of the data; negative outside the time interval, and where the law never is."""
         age = self.end - x[-1] if self.backward else x[-1]
-        return jnp.where(age <= self.end, age, self.end - age)
+        inside = jnp.where(age <= self.end, age, self.end - age)
+        return jnp.where(self.law.reaches(x[:-1]), inside, -jnp.inf)
 
-    def law(self, key: PRNGKeyArray, run: Float[Array, "n 1"]) -> Float[Array, "n d"]:
+    def after(self, key: PRNGKeyArray, run: Float[Array, "n 1"]) -> Float[Array, "n d"]:
         """`X` after the times `run`."""
-        shape = (run.shape[0], self.space.dim)
-        noise = normal(uniform(key, shape, run.dtype)) @ jnp.asarray(self.factor, run.dtype).T
-        return self.space.start[None] + run * self.drift[None] + jnp.sqrt(2.0 * run) * noise
+        count, law = run.shape[0], self.law
+        start = jnp.broadcast_to(jnp.asarray(self.space.start, run.dtype), (count, self.space.dim))
+        steps = 1 if law.exact else STEPS
+        h = run[:, 0] / steps
+
+        def move(x: Array, number: Array) -> tuple[Array, None]:
+            noise = normal(uniform(jr.fold_in(key, number), (count, law.noises), run.dtype))
+            t = number * h if self.backward else self.end - number * h
+            return jax.vmap(law.step)(x, t, h, noise), None
+
+        if law.exact:
+            noise = normal(uniform(key, (count, law.noises), run.dtype))
+            return jax.vmap(lambda x, h, n: law.step(x, 0.0, h, n))(start, h, noise)
+        return jax.lax.scan(move, start, jnp.arange(steps))[0]
 
     def sample(self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float) -> Float[Array, "n d"]:
         space, time = jr.split(key)
         run = self.end * uniform(time, (n, 1), dtype)
         t = run if self.backward else self.end - run
-        return jnp.concatenate([self.law(space, run), t], axis=1)
+        return jnp.concatenate([self.after(space, run), t], axis=1)
 
     def sample_boundary(
         self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float
@@ -212,4 +231,4 @@ class Paths(AbstractDomain):
         """On the slice of the data, by the law of the diffusion when it gets there."""
         run = jnp.full((n, 1), 1.0, jnp.zeros((), dtype).dtype) * self.end
         t = run if self.backward else jnp.zeros_like(run)
-        return jnp.concatenate([self.law(key, run), t], axis=1)
+        return jnp.concatenate([self.after(key, run), t], axis=1)

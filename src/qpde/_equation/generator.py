@@ -21,8 +21,9 @@ class Generator:
 
     `scalar` is `s` where `A = s I` with one number `s` and there is no drift; `killing` is `c` where that
     is one number; `matrix` is `A` where it is one matrix; each is None elsewhere. `definite`: `A` is proved
-    to be positive. `proved`: so is `c >= 0`. `largest_trace` and `largest_drift` bound `tr A` and `|b|`
-    where they are constant and are taken from random points elsewhere: they set the length of time steps.
+    to be positive. `proved`: so is `c >= 0`, where that matters. `largest_trace` and `largest_drift` bound
+    `tr A` and `|b|` where they are constant and are taken from random points elsewhere: they set the length
+    of time steps.
     """
 
     operator: Operator
@@ -36,12 +37,7 @@ class Generator:
 
     @classmethod
     def of(cls, operator: Operator) -> "Generator":
-        """Raise `ValueError` unless the operator is linear with `c >= 0`."""
-        if operator.domain.times is not None:
-            raise ValueError(
-                "Random walks are not made for evolution equations. For an error bound use "
-                "qpde.certify(solution)."
-            )
+        """Raise `ValueError` unless the operator is linear, with `c >= 0` where walks may take any time."""
         _refuse_nonlinear(operator)
         steady = "A" not in operator.varies
         matrix = operator.constant(operator.second) if steady and not operator.isotropic else None
@@ -56,7 +52,8 @@ class Generator:
             killing=killing,
             matrix=matrix,
             definite=ellipticity.proved and ellipticity.value > 0,
-            proved=_refuse_growth(operator, killing),
+            # Up to a horizon weights may grow.
+            proved=operator.domain.times is not None or _refuse_growth(operator, killing),
             largest_trace=_largest(operator, _MinusTrace(operator), steady),
             largest_drift=_largest(operator, _MinusSpeed(operator), "b" not in operator.varies),
         )

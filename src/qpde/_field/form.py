@@ -71,9 +71,13 @@ class Spatial(AbstractForm):
 
 
 class Factor(AbstractForm):
-    """`a = sigma sigma'` for a `(d, k)` factor; a direction is a factor with one column."""
+    """`a = sigma sigma'` for a `(d, k)` factor; a direction is a factor with one column.
+
+    `spatial`: its last row, which is that of time, is known to be zero.
+    """
 
     sigma: Float[Array, "d k"]
+    spatial: bool = eqx.field(static=True, default=False)
 
     def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
         return self.sigma @ (v @ self.sigma)
@@ -92,9 +96,10 @@ class Factor(AbstractForm):
 
 
 class Matrix(AbstractForm):
-    """`a` as a full matrix; only its symmetric part counts."""
+    """`a` as a full matrix; only its symmetric part counts. `spatial`: as of a `Factor`."""
 
     a: Float[Array, "d d"]
+    spatial: bool = eqx.field(static=True, default=False)
 
     def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
         return 0.5 * (self.a @ v + v @ self.a)
@@ -117,10 +122,15 @@ def with_time(form: AbstractForm) -> AbstractForm:
     if isinstance(form, Identity):
         return Spatial()
     if isinstance(form, Factor):
-        return Factor(jnp.pad(form.sigma, ((0, 1), (0, 0))))
+        return Factor(jnp.pad(form.sigma, ((0, 1), (0, 0))), spatial=True)
     if isinstance(form, Matrix):
-        return Matrix(jnp.pad(form.a, ((0, 1), (0, 1))))
+        return Matrix(jnp.pad(form.a, ((0, 1), (0, 1))), spatial=True)
     raise TypeError(f"{type(form).__name__} is no form of an equation's.")
+
+
+def in_space(form: AbstractForm) -> bool:
+    """Whether a form in space and time is known to have nothing in time, as those of equations."""
+    return isinstance(form, Spatial) or (isinstance(form, Factor | Matrix) and form.spatial)
 
 
 def without_time(

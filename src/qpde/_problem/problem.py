@@ -16,6 +16,7 @@ from .._boundary.conditions import Clamped, Conditions, SimplySupported
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
 from .._boundary.rounded import Rounded, round_off
+from .._boundary.smear import Smeared
 from .._domain.base import AbstractDomain
 from .._domain.grade import Grade
 from .._equation.grade import grade_of
@@ -75,8 +76,9 @@ class Problem(eqx.Module):
     problem then lives in space-time: `problem.domain` is a `Cylinder`, whose points are `(x, t)`.
 
     On `Space(dim, start=x0)` the value at `x0` is wanted, at `t = 0` for terminal data and at `t = time` for
-    initial ones. Points follow the diffusion that the equation generates, whose coefficients must be
-    constant; the data are carried inside by that diffusion and by the flow of the reaction. Data that are a
+    initial ones. Points follow the diffusion that the equation generates: exactly where its coefficients are
+    constant, or those of log-normal prices and `x0 > 0`, else in steps of Euler and Maruyama. The data, kinks
+    of payoffs too, are carried inside by that diffusion and by the flow of the reaction. Data that are a
     `qpde.AbstractField` with a closed-form Laplacian make this much quicker in high dimension.
 
     Building one checks shapes, finite values, `eta` on the boundary and ellipticity, and raises
@@ -195,12 +197,19 @@ class Problem(eqx.Module):
     def data(self) -> AbstractField:
         """The boundary values as they were given, which `boundary` has up to `miss`."""
         smooth = self.boundary
+        if isinstance(smooth, Smeared) and self.carried:
+            return smooth.as_given
         return Autodiff(smooth.data) if isinstance(smooth, Approximation) else smooth
 
     @property
     def miss(self) -> float:
         """How far the values of `boundary` on the boundary are off those that were given."""
         return float(self.boundary.miss) if isinstance(self.boundary, Approximation) else 0.0
+
+    @property
+    def carried(self) -> bool:
+        """Whether data with kinks are carried inside; at their instant `boundary` has their values."""
+        return isinstance(self.boundary, Smeared) and not self.boundary.smooth
 
     @property
     def smoothed(self) -> bool:

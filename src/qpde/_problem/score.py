@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 
+from .._boundary.smear import Smeared
 from .._compiled import compiled
 from .._control.base import AbstractControl
 from .._control.policy import Greedy, Known
@@ -36,8 +37,9 @@ class Score:
     `loss` is the mean of `(L Q)^2`. The others are known where the exact solution is:
     `relative_l2_error`; `max_relative_error`, the largest `|Q - u| / |u|` at points at least 1 % of the
     inradius away from the boundary (in thousands of dimensions no point is: None); `skill`, the
-    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned); `control_error`,
-    of a control problem, the relative L2 error of the best actions.
+    error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned), and in the whole
+    space by that of the best trivial answer: the expectation of the data, the flow of the reaction from it, or
+    that constant; `control_error`, of a control problem, the relative L2 error of the best actions.
     """
 
     loss: float
@@ -54,7 +56,9 @@ class Score:
         if self.max_relative_error is not None:
             texts.append(f"max relative error    {self.max_relative_error:.3g}")
         if self.skill is not None:
-            texts.append(f"skill                 {self.skill:.3g}   (1: one constant does as well)")
+            texts.append(
+                f"skill                 {self.skill:.3g}   (1: a trivial answer does as well)"
+            )
         if self.control_error is not None:
             texts.append(f"error of the control  {self.control_error:.3g}   (relative L2)")
         return texts
@@ -83,11 +87,13 @@ def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int
     loss = float(np.mean(weights * squares))
     if problem.exact is None:
         return Score(loss)
-    q, u, eta, f, distance = columns[2:]
+    q, u, eta, f, mean, distance = columns[2:]
     size_of_u = _rms(u)
     away = (distance >= _MARGIN * domain.inradius) & (u != 0)
     # The best constant network c minimises |c eta + f - u|.
     constant = _rms(np.dot(eta, u - f) / np.dot(eta, eta) * eta + f - u)
+    if isinstance(problem.boundary, Smeared):
+        constant = min(constant, _rms(mean - u), _rms(f - u))
     error = _rms(q - u)
     return Score(
         loss=loss,
@@ -129,7 +135,9 @@ def _chunk(
     def known(x: Array) -> Array:
         return like(x, exact(x))
 
-    functions = (trial.value, known, eta.value, trial.boundary.value, domain.distance)
+    boundary = trial.boundary
+    mean = boundary.mean if isinstance(boundary, Smeared) else boundary
+    functions = (trial.value, known, eta.value, boundary.value, mean.value, domain.distance)
     return residual * residual, weights, *(jax.vmap(function)(uniform) for function in functions)
 
 

@@ -50,7 +50,7 @@ class PointGoal:
             raise ValueError(
                 f"accuracy is a relative error below 1, for example 1e-2, got {accuracy!r}."
             )
-        rows = as_rows(points, problem.dim)
+        rows = as_rows(points, problem.dim, problem.domain.times is not None)
         if not len(rows):
             raise ValueError("at= needs at least one point.")
         why = no_walks(problem)

@@ -9,6 +9,7 @@ more than two rounds all pairs are taken.
 import dataclasses
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -62,13 +63,17 @@ def spot_check(solution: Solution, size: float, limits: tuple[float, float]) -> 
 
 def no_walks(problem: Problem) -> str:
     """Why there can be no walks, where that is known beforehand; empty where there can."""
-    if problem.domain.times is not None:
-        return "walks are not made for evolution equations"
+    domain: Any = problem.domain
     try:
         operator = problem.operator
         if operator.structure is not Structure.LINEAR:
             return "the equation is not linear"
-        slow = problem.dim > _TIME_STEPS and not _on_spheres(operator)
+        quick = _on_spheres(operator)
+        if domain.follows_paths:
+            quick = domain.law.exact and "c" not in operator.varies
+        if domain.times is not None and not quick:
+            return "walks in time steps would take too long"
+        slow = problem.dim > _TIME_STEPS and not quick
     except ValueError as error:
         return str(error)
     return f"time steps in {problem.dim} dimensions would take too long" if slow else ""

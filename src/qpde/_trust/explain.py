@@ -189,7 +189,17 @@ def _walk_finding(problem: Problem) -> Finding:
         walk = Generator.of(problem.operator)
     except ValueError as error:
         return Finding(name, Answer.NO, Evidence.NONE, f"{str(error).split('. ')[0]}.")
-    how = "walks on spheres, without time steps" if walk.on_spheres else "walks in time steps"
+    paths: Any = problem.domain
+    quick = walk.on_spheres
+    if paths.follows_paths:
+        quick = paths.law.exact and walk.killing is not None
+    how = "walks in time steps"
+    if quick:
+        how = (
+            "exact steps to the data"
+            if paths.follows_paths
+            else "walks on spheres, without time steps"
+        )
     text = f"qpde.feynman_kac(solution, points) gives values with confidence intervals, by {how}."
     return Finding(name, Answer.YES, Evidence.NONE, text)
 

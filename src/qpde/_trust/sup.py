@@ -15,7 +15,8 @@ with `f_u` the mean derivative of `f` between `Q` and `u`. So, where `f_u <= K`,
     |v(start)| <= E int_0^T e^(K r / k) |L Q| dr / k,
 
 for a degenerate diffusion too. There is no Poincaré constant, and no other that grows with the dimension. The
-points are those of training: `r` is uniform and `X_r` has its exact law, so that the integral is a mean.
+points are those of training: `r` is uniform and `X_r` has its exact law, so that the integral is a mean. Where
+that law is only simulated the word is weaker.
 """
 
 import math
@@ -219,7 +220,7 @@ def value_bound(
         raise ValueError("No bound for the error: this rule leaves the data to a penalty.")
     if not isinstance(solution.measure, Uniform):
         raise ValueError("The bound at a point is made under the law of the diffusion only.")
-    if operator.structure is Structure.NONLINEAR or {"A", "b"} & operator.varies:
+    if operator.structure is Structure.NONLINEAR:
         raise ValueError(
             "No bound for the error at the starting point: derivatives of u enter nonlinearly, for which the "
             "diffusion of the linear part is not enough."
@@ -240,6 +241,8 @@ def value_bound(
     bound = factor * mean
     trial = cast(solution.trial, "float64")
     size = abs(float(trial.value(jnp.asarray(paths.start))))
+    if not paths.law.exact:
+        gaps.append("paths in steps of Euler and Maruyama have the law of the diffusion")
     guessed = bool(rough or gaps)
     assumptions = (
         "Q and u grow no faster than polynomials, so that Ito's formula holds",

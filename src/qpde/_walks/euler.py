@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compiled import compiled
-from .._domain.base import AbstractDomain
+from .._domain.base import AbstractDomain, Times
 from .._equation.generator import Generator
 from .._equation.operator import Operator
 from .._precision import Numbers, key_from
@@ -67,19 +67,24 @@ class Diffusion(eqx.Module):
     longest: Numbers
     crossing: Numbers
     factor: Numbers | None  # sigma where it is constant
+    rate: Numbers  # the factor of u.dt; 1 where there is no time
+    times: Times | None
     definite: bool = eqx.field(static=True)
     too_coarse: bool = eqx.field(static=True)
 
-    def __init__(self, domain: AbstractDomain, generator: Generator):
+    def __init__(self, whole: AbstractDomain, generator: Generator, rate: float = 1.0):
+        domain = whole.in_space
         self.domain, self.operator = domain, generator.operator
+        self.times, self.rate = whole.times, np.asarray(rate)
         self.inradius = np.asarray(domain.inradius)
-        longest, turning = longest_step(domain, generator), turning_step(domain, generator)
+        longest = rate * longest_step(domain, generator)
+        turning = rate * turning_step(whole, generator)
         self.too_coarse = turning < longest / _FOLLOWED
         self.longest = np.asarray(longest if self.too_coarse else min(longest, turning))
         self.crossing = np.asarray(_CROSSING)
         self.definite, self.factor = generator.definite, None
         if generator.matrix is not None:
-            values, vectors = np.linalg.eigh(2.0 * generator.matrix)
+            values, vectors = np.linalg.eigh(2.0 / rate * generator.matrix)
             self.factor = vectors * np.sqrt(np.maximum(values, 0.0))
 
     @property
@@ -99,10 +104,13 @@ class Diffusion(eqx.Module):
         key: PRNGKeyArray,
     ) -> Step:
         """Move every walker. Where it `ended`, the rest of the step means nothing."""
-        distance, towards = jax.vmap(jax.value_and_grad(self.domain.distance))(x)
+        place = x if self.times is None else x[:, :-1]
+        distance, towards = jax.vmap(jax.value_and_grad(self.domain.distance))(place)
         inward = towards * jax.lax.rsqrt(jnp.sum(towards * towards, axis=1, keepdims=True))
         inward = jnp.nan_to_num(inward)  # no direction at the centre of a ball
-        second, drift, killing = jax.vmap(self.operator.coefficients)(x)
+        second, drift, killing = (
+            part / self.rate for part in jax.vmap(self.operator.coefficients)(x)
+        )
         sigma = self._sigma(second)
         spread = jnp.sqrt(jnp.sum(jnp.square(_across(sigma, inward)), axis=1))
         speed = jnp.abs(jnp.sum(drift * inward, axis=1))
@@ -111,17 +119,30 @@ class Diffusion(eqx.Module):
             _near(jnp.maximum(distance / _MARGIN, resolution), spread, speed),
         )
         h = level * h
-        noise = _along(sigma, normals(key, *x.shape))
+        ended = distance <= _OVERSHOOT * jnp.sqrt(h) * spread
+        exit = place - distance[:, None] * inward
+        if self.times is not None:
+            age = self.times.age(x[:, -1])
+            h = jnp.minimum(h, age)
+            over = age <= 0
+            exit = jnp.append(jnp.where(over[:, None], place, exit), x[:, -1:], axis=1)
+            ended = ended | over
+        noise = _along(sigma, normals(key, *place.shape))
+        moved = place + drift * h[:, None] + noise * jnp.sqrt(h)[:, None]
+        if self.times is not None:
+            moved = jnp.append(moved, self.times.at(age - h)[:, None], axis=1)  # pyright: ignore
         return Step(
-            x=x + drift * h[:, None] + noise * jnp.sqrt(h)[:, None],
+            x=moved,
             decay=jnp.exp(-killing * h),
             # The integral of the discount over the step, also where the killing is quick.
             mass=jnp.where(
-                killing * h > 1e-8, -jnp.expm1(-killing * h) / jnp.maximum(killing, _TINY), h
+                jnp.abs(killing * h) > 1e-8,
+                -jnp.expm1(-killing * h) / jnp.where(killing == 0, 1.0, killing),
+                h,
             ),
             source=x,
-            ended=distance <= _OVERSHOOT * jnp.sqrt(h) * spread,
-            exit=x - distance[:, None] * inward,
+            ended=ended,
+            exit=exit,
             distance=distance,
         )
 
@@ -131,9 +152,10 @@ class Diffusion(eqx.Module):
         speed = jnp.sqrt(jnp.sum(drift * drift, axis=1))
         h = jnp.minimum(self.longest, inradius / (_DRIFTING * jnp.maximum(speed, _TINY)))
         if "c" in varies:
-            h = jnp.minimum(h, _KILLED / jnp.maximum(killing, _TINY))
+            h = jnp.minimum(h, _KILLED / jnp.maximum(jnp.abs(killing), _TINY))
         if "A" in varies:
             trace, slope = jax.vmap(jax.value_and_grad(self.operator.trace))(x)
+            trace, slope = trace / self.rate, slope[:, : self.domain.dim] / self.rate
             # An infinite slope, as at a root of zero, is none that a step could follow.
             change = jnp.sqrt(jnp.sum(jnp.square(_across(sigma, jnp.nan_to_num(slope))), axis=1))
             h = jnp.minimum(h, inradius**2 / (2.0 * jnp.maximum(trace, _TINY)) / self.crossing)

@@ -8,7 +8,7 @@ generator `A : Hess + b . grad`, which leaves the domain at the time `tau`,
 
 for any smooth `Q`. A solution `Q` makes the second mean small: it serves as a control variate, and the
 interval is right however bad it is. A `Q` that may have kinks is not used, nor is one that makes the variance
-larger.
+larger. In time the walks run towards the data, at most over the horizon (see `in_time.py`).
 """
 
 import functools
@@ -21,17 +21,19 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from .._arguments import a_seed, flag, real, shown, whole
+from .._arguments import a_range, a_seed, flag, real, shown, whole
 from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
+from .._equation.operator import Structure
 from .._precision import by_chunks, keys_from, x64
-from .._problem.points import as_rows
+from .._problem.points import as_rows, with_times
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._train.interrupt import Keyboard
 from .._train.progress import Walks
 from .._trust.residual import rough_parts
+from .between import values_between
 from .estimate import Estimate, make_estimate, walk_all
 from .plan import Base, make_plan
 from .tally import MOST, Tally
@@ -46,10 +48,12 @@ _CHUNK = 1_024
 def feynman_kac(
     solution: Solution | Problem,
     points: Any,
+    t: Any = None,
     *,
     accuracy: float | None = None,
     walks: int | None = None,
     confidence: float = 0.95,
+    value_range: tuple[float, float] | None = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Estimate:
@@ -57,6 +61,7 @@ def feynman_kac(
 
         >>> estimate = feynman_kac(solution, np.zeros((1, 20)), accuracy=1e-3)
         >>> estimate.low, estimate.value, estimate.high
+        >>> feynman_kac(in_time, np.zeros((1, 20)), 0.5)  # of an evolution problem, at t = 0.5
 
     With a `Solution` the walks estimate its error, which has a variance far below that of the solution
     itself (where a few trial walks show that it has not, the network is left out); with a `Problem` they
@@ -66,13 +71,22 @@ def feynman_kac(
     are split where they get away from it, because few do and the mean is made by them. All numbers are
     float64.
 
+    Of an evolution problem `c` may have any sign. In the whole space walks have no time step where the law of
+    the diffusion is known (Gaussian or log-normal) and `c` is a number; on a domain where the
+    equation is `s Lap u - c u + r(x, t) - k u_t` with numbers `s`, `c` and `k` (moving spheres).
+    In the whole space the equation may be nonlinear in the value of `u` (not in its derivatives): values then
+    lie between those of two linear problems, and `bias` is half their distance (see `between.py`).
+
     **Arguments**
 
     - `points`: `(n, d)` or `(d,)`, in the closed domain.
+    - `t`: the time of an evolution problem, one or one a point; without it the last coordinate is the time.
     - `accuracy`: walk until the half-width of every interval is at most this times the root mean
       square of the values (at most 1,000,000 walks a point; see `reached`).
     - `walks`: the number of walks from every point; 1,000 where neither is given.
     - `confidence`: of each interval by itself.
+    - `value_range`: of an equation that is nonlinear in `u`, values between which you know `u` and `Q` to
+      lie.
     - `seed`: the same seed gives the same bits on the same machine.
 
     Walks that do not end are no error: `status` says so, `unfinished` how many, and their points get infinite
@@ -85,11 +99,47 @@ def feynman_kac(
         )
     problem = solution.problem if isinstance(solution, Solution) else solution
     _check_options(accuracy, walks, confidence, progress)
-    where = as_rows(points, problem.dim)
-    generator = Generator.of(problem.operator)
+    if t is not None:
+        points = with_times(points, t, problem.domain)
+    evolves = problem.domain.times is not None
+    where = as_rows(points, problem.dim, evolves)
+    between = problem.domain.follows_paths and problem.operator.structure is Structure.SEMILINEAR
+    if value_range is not None and not between:
+        raise ValueError("value_range is for equations in the whole space that are nonlinear in u.")
     distance = _at_points(_distance, problem.domain, where)
     inside = _check_inside(problem.domain, where, distance)
+    if between:
+        if value_range is not None:
+            value_range = a_range("value_range", value_range)
+        total = int(inside.sum()) * (_DEFAULT if walks is None else walks)
+        with Walks(progress) as bar, Keyboard() as keyboard:
+
+            def seen(done: int) -> None:
+                bar.update(done, max(total, done))
+                if keyboard.seen:
+                    raise KeyboardInterrupt
+
+            return values_between(
+                _usable(solution),
+                np.asarray(points, np.float64),
+                where,
+                inside,
+                _at_points(_base, Base(problem.data), where),
+                accuracy=accuracy,
+                walks=_DEFAULT if walks is None else walks,
+                confidence=confidence,
+                value_range=value_range,
+                key=keys_from(a_seed(seed), 1)[0],
+                report=seen,
+            )
+    generator = Generator.of(problem.operator)
+    if evolves:
+        # To the side alone: walks that start near it are not split, because the data may be nearer.
+        space = where[:, :-1]
+        distance = _at_points(_distance, problem.domain.in_space, space)
     plan = make_plan(_usable(solution), problem, generator, distance[inside])
+    if evolves:
+        distance = np.full(len(where), plan.inradius)
     bases = np.stack([_at_points(_base, base, where[inside]) for base in plan.bases])
     edge = _at_points(_base, Base(problem.data), where)
     tally = Tally(plan, where[inside], distance[inside], bases)

@@ -1,5 +1,6 @@
 """How the walks of a problem are done: on spheres where they can be, else in time steps."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compiled import compiled
 from .._domain.base import AbstractDomain
+from .._domain.space import STEPS
 from .._equation.generator import Generator
 from .._equation.operator import Operator
 from .._field.base import AbstractField, Constant
@@ -22,6 +24,7 @@ from .._problem.trial import Trial
 from .._program.program import dependencies
 from .._trust.peak import unseen_source
 from .euler import Diffusion
+from .in_time import Leap, MovingSpheres, Steps
 from .spheres import Spheres
 from .tally import WalkPlan
 
@@ -106,16 +109,55 @@ def make_plan(
     trials: list[Trial | None] = [None]
     if isinstance(solution, Solution):
         trials.append(cast(solution.trial.by_values(), "float64"))
+    if problem.domain.follows_paths:
+        return _path_plan(trials, problem, generator, len(distance))
     if not generator.on_spheres:
         return _euler_plan(trials, problem, generator, distance)
     return _sphere_plan(trials, problem, generator, distance)
 
 
+def _path_plan(
+    trials: list[Trial | None], problem: Problem, generator: Generator, count: int
+) -> WalkPlan:
+    """In the whole space: one exact step to the data where that can be done."""
+    paths: Any = problem.domain  # which follows paths: others have another plan
+    rate, times = float(problem.rate), paths.times
+    exact = paths.law.exact and generator.killing is not None
+    if exact:
+        scheme: Any = Leap(paths.law, times, np.asarray((generator.killing or 0.0) / rate))
+        method, levels, source = (
+            "exact steps to the data",
+            (1.0,),
+            "none: the steps have the exact law",
+        )
+    else:
+        scheme = Steps(paths.law, times, generator.operator, np.asarray(rate))
+        what = "a discount that varies" if paths.law.exact else "Euler-Maruyama"
+        method, levels = f"steps in time ({what})", _LEVELS
+        source = (
+            f"{STEPS} steps in time, and {STEPS / _LEVELS[1]:.0f} for the values: root mean square of the "
+            "difference over the points, less its noise, plus one standard error (an estimate)"
+        )
+    none = np.zeros(count)
+    return WalkPlan(
+        scheme=scheme,
+        **_payoffs(trials, problem, generator, scale=rate),
+        method=method,
+        levels=levels,
+        resolution=none,
+        coarsest=0.0,
+        bias=tuple(none for _ in trials) if exact else None,
+        bias_source=source,
+        inradius=1.0,
+    )
+
+
 def _euler_plan(
     trials: list[Trial | None], problem: Problem, generator: Generator, distance: np.ndarray
 ) -> WalkPlan:
-    scheme = Diffusion(problem.domain, generator)
-    shared = _payoffs(trials, problem, generator, scale=1.0)
+    rate = float(problem.rate) or 1.0  # zero where there is no time
+    scheme = Diffusion(problem.domain, generator, rate)
+    shared = _payoffs(trials, problem, generator, scale=rate)
     if scheme.too_coarse:
         shared["blind"] = "the drift turns faster than time steps can follow"
     source = (
@@ -134,24 +176,29 @@ def _euler_plan(
         coarsest=float(scheme.coarsest),
         bias=None,
         bias_source=source,
-        inradius=problem.domain.inradius,
+        inradius=problem.domain.in_space.inradius,
     )
 
 
 def _sphere_plan(
     trials: list[Trial | None], problem: Problem, generator: Generator, distance: np.ndarray
 ) -> WalkPlan:
-    domain, shell = problem.domain, _SHELL * problem.domain.inradius
-    scale = 2.0 * (generator.scalar or 0.0)
+    domain = problem.domain.in_space
+    shell, rate = _SHELL * domain.inradius, float(problem.rate) or 1.0
+    scale, killing = 2.0 * (generator.scalar or 0.0), generator.killing or 0.0
     resolution = np.minimum(shell, _NEAR * distance)
     # In the shell u is replaced by Q, or by f, with an error of at most sup |L Q|, or |L f|, times
     # the mean time to the boundary, which is proportional to the width of so thin a shell.
     alone = Trial.of(problem, Constant(0.0), exact_boundary=True).by_values()  # Q = f
     exact = [trial is not None and trial.exact_boundary for trial in trials]
+    times = problem.domain.times
+    # Up to a horizon weights may grow.
+    growth = math.exp(max(-killing, 0.0) / rate * float(times.end)) if times is not None else 1.0
     bounds, how = [], ""
     for trial, is_exact in zip(trials, exact, strict=True):
         start = trial if trial is not None and is_exact else alone
-        most, longest = (float(n) for n in _shell(domain, start, shell))
+        most = growth * float(_largest_residual(problem.domain, start, shell))
+        longest = float(_longest(domain, shell))
         how = "exact, from an eta of constant Laplacian"
         if not np.isfinite(longest):
             longest, how = shell * domain.width, "at most shell times width, for a convex domain"
@@ -166,10 +213,14 @@ def _sphere_plan(
     )
     if problem.smoothed:
         source += f"; and {_ROUGH:g} of what smooth boundary values miss, an estimate"
+    if times is None:
+        scheme: Any = Spheres(domain, max(killing, 0.0) / scale)
+    else:
+        scheme = MovingSpheres(domain, times, 0.5 * scale / rate, killing / rate)
     return WalkPlan(
-        scheme=Spheres(domain, max(generator.killing or 0.0, 0.0) / scale),
-        **_payoffs(trials, problem, generator, scale=scale),
-        method="walk on spheres",
+        scheme=scheme,
+        **_payoffs(trials, problem, generator, scale=scale if times is None else rate),
+        method="walk on spheres" if times is None else "walk on moving spheres",
         levels=(1.0,),
         resolution=resolution,
         coarsest=0.0,  # they are cheap, and the bound of the bias counts on it
@@ -192,7 +243,7 @@ def _payoffs(
             trial,
             problem.data,
             np.asarray(scale),
-            not (trial is not None and trial.exact_boundary) or problem.smoothed,
+            not (trial is not None and trial.exact_boundary) or problem.smoothed or problem.carried,
         )
         for trial in trials
     )
@@ -206,25 +257,35 @@ def _payoffs(
     }
 
 
+def _inwards(domain: AbstractDomain, z: Array, width: Any) -> Array:
+    """The point next to a boundary point that lies so far inside."""
+    # The gradient of the distance on the boundary itself; a kink there has the centre's side.
+    n = jax.grad(domain.distance)(z + 1e-9 * (jnp.asarray(domain.centre) - z))
+    return z + width * n * jax.lax.rsqrt(jnp.sum(n * n))
+
+
 @compiled(brief=True)
-def _shell(domain: AbstractDomain, trial: Trial, width: Any) -> tuple[Array, Array]:
-    """The largest `|L Q|` found inside and in the shell, and the longest mean time there."""
+def _largest_residual(whole: AbstractDomain, trial: Trial, width: Any) -> Array:
+    """The largest `|L Q|` found inside and in the shell; infinite where it is not finite."""
+    domain = whole.in_space
+    inside_key, edge_key = jr.split(key_from(1))
+    inner = whole.sample(inside_key, _SAMPLE)
+    edge = domain.sample_boundary(edge_key, _SAMPLE)
+    near = jax.vmap(lambda z: _inwards(domain, z, width))(edge)
+    if whole.times is not None:
+        near = jnp.concatenate([near, inner[:, -1:]], axis=1)
+    found = jnp.abs(jax.vmap(trial.residual)(jnp.concatenate([inner, near])))
+    return jnp.max(jnp.where(jnp.isfinite(found), found, jnp.inf))
+
+
+@compiled(brief=True)
+def _longest(domain: AbstractDomain, width: Any) -> Array:
+    """The longest mean time of `1/2 Lap` in the shell; infinite where `eta` does not tell."""
     eta = domain.eta
     inside_key, edge_key = jr.split(key_from(1))
     inner = domain.sample(inside_key, _SAMPLE)
-    edge = domain.sample_boundary(edge_key, _SAMPLE)
-    middle = jnp.asarray(domain.centre)
-
-    def inwards(z: Array) -> Array:
-        # The gradient of the distance on the boundary itself; a kink there has the centre's side.
-        n = jax.grad(domain.distance)(z + 1e-9 * (middle - z))
-        return z + width * n * jax.lax.rsqrt(jnp.sum(n * n))
-
-    near = jax.vmap(inwards)(edge)
-    found = jnp.abs(jax.vmap(trial.residual)(jnp.concatenate([inner, near])))
+    near = jax.vmap(lambda z: _inwards(domain, z, width))(domain.sample_boundary(edge_key, _SAMPLE))
     laplacians = jax.vmap(lambda x: eta.trace(x, Identity()))(inner)
     constant = jnp.ptp(laplacians) <= 1e-9 * jnp.max(jnp.abs(laplacians))
     longest = 2.0 * jnp.max(jax.vmap(eta.value)(near)) / jnp.abs(laplacians[0])
-    # Where it is not finite nothing bounds the bias.
-    found = jnp.where(jnp.isfinite(found), found, jnp.inf)
-    return jnp.max(found), jnp.where(constant, longest, jnp.inf)
+    return jnp.where(constant, longest, jnp.inf)
