@@ -39,7 +39,7 @@ def film(
     names = tuple(f"t = {t:.3g}" for t in instants)
     if axes is None:
         axes = new_figure((1.55 * len(names) + 0.5, 2.1), 1, len(names), sharey=True)
-        axes[0].figure.suptitle(title(solution, "line", through), fontsize=9)
+        axes[0].figure.suptitle(title(solution, "line", through, at_time=False), fontsize=9)
     axes = are_axes("axes", axes, names)
     place = point_of(domain, through)
     for ax, t, name in zip(axes, instants, names, strict=True):

@@ -14,10 +14,18 @@ def checked(solution: Any) -> Solution:
     return an_instance("solution", solution, Solution, "qpde.solve(problem)")
 
 
-def title(solution: Solution, section: str = "", through: Any = None) -> str:
-    """Problem, dimension and rule; for a `section` ("line" or "slice") also the point that it contains."""
+def title(
+    solution: Solution, section: str = "", through: Any = None, *, at_time: bool = True
+) -> str:
+    """Problem, dimension and rule; for a `section` ("line" or "slice") also the point that it contains.
+
+    Where several times are shown, the time of that point is left out.
+    """
     problem = solution.problem
-    where = "the centre" if through is None else short(point_of(problem.domain, through))
+    point = point_of(problem.domain, through)
+    where = "the centre" if through is None else short(point)
+    if through is None and at_time and problem.domain.times is not None:
+        where = f"{where} at t = {point[-1]:.3g}"
     place = f", {section} through {where}" if section else ""
     return f"{for_figure(problem.name)}, d = {problem.space_dim}, {solution.rule}{place}"
 

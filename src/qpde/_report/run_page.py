@@ -66,7 +66,7 @@ def run_page(solution: Solution, record: Record, folder: Path) -> str:
         Section(
             "Settings",
             [
-                Verbatim(f"{problem!r}."),
+                *(Verbatim(line.strip().rstrip(".") + ".") for line in repr(problem).splitlines()),
                 Table("What was asked; the rest are defaults.", ("option", "value"), asked),
                 Table(
                     "Versions.",
