@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._diffusion.law import AbstractLaw
+from .._diffusion.law import AbstractLaw, Gaussian
 from .._field.base import AbstractField, Constant
 from .._precision import Numbers
 from .base import FORMULA, AbstractDomain, Fact, Times, as_dimension, as_point, short
