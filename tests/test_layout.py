@@ -34,6 +34,7 @@ ROOMS = [
     *(
         "_boundary",
         "_problem",
+        "_stopping",
         "zoo",
         "_files",
         "_tangent",
