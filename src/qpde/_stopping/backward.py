@@ -19,8 +19,9 @@ from .solution import Rest, StoppingSolution, Waiting
 from .steady import steady
 from .units import Units, draw_units
 
-# Paths start around a start, by this part of the deviation up to the next date.
-_AROUND = 0.5
+# Paths start around a start, by this part of the deviation up to the next date, and move by so much more than
+# the state does: networks are fitted a little beyond where fresh paths go.
+_AROUND, _WIDER = 0.5, 1.2
 # Rows of a design matrix at a time.
 _ROWS = 2_048
 # Added to the diagonals of the scaled normal equations: of known units, and of the others.
@@ -29,7 +30,7 @@ _RIDGE, _RIDGE_LINE, _RIDGE_REST = 1e-6, 1e-11, 1e-6
 
 @x64()
 def solve_stopping(
-    problem: Stopping,
+    problem: Any,
     *,
     units: int | None = None,
     paths: int | None = None,
@@ -51,7 +52,7 @@ def solve_stopping(
     **Arguments**
 
     - `problem`: a `qpde.Stopping`.
-    - `units`: random units of a date; by default 100 in one dimension, 150 in more.
+    - `units`: random units of a date; by default 60 in one dimension, 150 in more.
     - `paths`: paths whose states are fitted; by default 4,096 in one dimension, 12,288 in more.
     - `size`: how strongly units bend, in deviations of the state.
     - `rest`: units for what the others leave; 0 for none.
@@ -62,7 +63,7 @@ def solve_stopping(
     if not isinstance(problem, Stopping):
         raise ValueError(f"solve_stopping takes a qpde.Stopping, got {shown(problem)}.")
     dim = problem.dim
-    count = whole("units", (100 if dim == 1 else 150) if units is None else units, least=4)
+    count = whole("units", (60 if dim == 1 else 150) if units is None else units, least=4)
     number = whole("paths", (4_096 if dim == 1 else 12_288) if paths is None else paths, least=100)
     spare = whole("rest", 200 if rest is None else rest)
     draw, more = keys_from(a_seed(seed), 2)
@@ -98,7 +99,7 @@ def _walk(
     first = np.stack([np.asarray(frame.position(0.0, x)) for x in problem.starts])
     rows = first[np.arange(number) % len(first)]
     rows = rows + _AROUND * np.sqrt(times[1]) * rng.normal(size=rows.shape)
-    noise = rng.normal(size=(len(times) - 1, number, problem.dim))
+    noise = _WIDER * rng.normal(size=(len(times) - 1, number, problem.dim))
     steps = np.sqrt(np.diff(times))[:, None, None] * noise
     return np.concatenate([rows[None], rows[None] + np.cumsum(steps, axis=0)])
 
@@ -141,6 +142,7 @@ class _Backward:
     def run(self, started: float) -> StoppingSolution:
         times, dates = self.times, len(self.times) - 1
         value, layers, outers, rests, misfits = self.last, [], [], [], []
+        most = float(np.max(value))  # no value is above all payoffs
         for i in range(dates - 1, -1, -1):
             units = self._units(i + 1)
             outer, left = self._fitted(units, i + 1, value)
@@ -151,7 +153,8 @@ class _Backward:
             payoff = np.asarray(_payoffs(self.problem, times[i], self.positions[i]))
             more, added = self._left(i, discount * left, payoff)
             worth = discount * known + added
-            value = np.maximum(payoff, worth)
+            most = max(most, float(np.max(payoff)))
+            value = np.maximum(payoff, np.minimum(worth, most))
             self.least = min(self.least, np.min(payoff))
             layers.append(units)
             outers.append(outer)

@@ -47,7 +47,7 @@ def lost_between(problem: Stopping, times: np.ndarray) -> tuple[float, tuple[str
     for h in np.unique(rounded):
         counts = float(np.max(worth[rounded == h]))
         near, far = (
-            counts * float(np.max(np.asarray(_losses(problem, h, reach * rooted))))
+            counts * float(np.max(np.asarray(_losses(problem, np.asarray(h), reach * rooted))))
             for reach in (_NEAR, _FAR)
         )
         _refuse_growth(near, far)

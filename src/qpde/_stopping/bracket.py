@@ -66,7 +66,7 @@ class Bracket:
     @property
     def width(self) -> np.ndarray:
         """`high - low`."""
-        return self.high - self.low
+        return np.asarray(self.high - self.low)
 
     def __repr__(self) -> str:
         low, high, value = (np.atleast_1d(part) for part in (self.low, self.high, self.value))
@@ -85,7 +85,7 @@ class Bracket:
 
 @x64()
 def bracket(
-    solution: StoppingSolution,
+    solution: Any,
     points: Any,
     *,
     paths: int = 8_192,

@@ -58,8 +58,8 @@ class Stopping(eqx.Module):
     def __init__(
         self,
         *,
-        payoff: Callable[..., Any],
-        motion: Gaussian | LogNormal,
+        payoff: Any,
+        motion: Any,
         start: Any,
         discount: Any = 0.0,
         dates: Any = None,

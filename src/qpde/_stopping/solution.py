@@ -147,7 +147,7 @@ class StoppingSolution:
         found = by_chunks(
             lambda x: program(self.waiting, np.asarray(i), np.asarray(time), x), rows, _CHUNK
         )
-        return found[0] if np.ndim(points) == 1 else found
+        return np.asarray(found[0] if np.ndim(points) == 1 else found)
 
 
 def _value_at(waiting: Waiting, i: Any, t: Any, x: Array) -> Array:

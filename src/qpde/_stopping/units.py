@@ -88,7 +88,7 @@ def _steps(level: Array, variance: Array, fine: Numbers, coarse: Numbers) -> lis
     below, each = laws(coarse)
     both = jnp.sum(each, axis=1)
     others = jnp.exp(both[:, None] - each)
-    pairs = below @ others.T + (1 - level.size) * jnp.exp(both)
+    pairs = below @ others.T + (1 - level.size) * jnp.exp(both)[None]
     first, second = np.tril_indices(coarse.size, -1)
     return [jnp.exp(jnp.sum(logs, axis=1)), pairs[first, second]]
 
