@@ -101,12 +101,10 @@ def bracket(
     **Arguments**
 
     - `solution`: of `qpde.solve_stopping`.
-    - `points`: states `(d,)` or `(n, d)` at the time 0. The bounds hold everywhere; they are close where the
-      problem's start is.
+    - `points`: states `(d,)` or `(n, d)` at the time 0. Bounds hold everywhere, and are close near the start.
     - `paths`: fresh paths from each point for the bound from below; a quarter of them from above.
     - `inner`: steps aside for the bound from above, an even number; 0 for none.
-    - `confidence`: that both bounds hold.
-    - `seed`: of the paths, which are others than those of the solution.
+    - `confidence`: that both bounds hold; `seed`: of the paths, others than those of the solution.
     """
     started = clock.perf_counter()
     if not isinstance(solution, StoppingSolution):
@@ -121,7 +119,6 @@ def bracket(
     if aside % 2:
         raise ValueError(f"inner must be even: steps aside come in pairs, got {aside}.")
     sure = float(real("confidence", confidence, above=0.0, most=0.999999))
-    value = np.atleast_1d(solution(rows))
     first = np.stack([np.asarray(problem.frame.position(0.0, x)) for x in rows])
     # A seed's paths are others than those that its solution was fitted to.
     _, _, low_key, high_key = keys_from(a_seed(seed), 4)
@@ -135,7 +132,7 @@ def bracket(
     quantile = float(special.ndtri(0.5 + 0.5 * sure))
     shape = np.shape(points)[:-1]
     low, high = rule - quantile * rule_error, dual + quantile * dual_error + lost
-    columns = (value, low, high, rule, rule_error, dual, dual_error)
+    columns = (solution(rows), low, high, rule, rule_error, dual, dual_error)
     return Bracket(
         np.asarray(points, np.float64),
         *(np.reshape(column, shape) for column in columns),

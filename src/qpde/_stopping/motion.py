@@ -17,9 +17,6 @@ class _Motion(eqx.Module):
     drift: Numbers
     sigma: Numbers
 
-    def __init__(self, *, drift: Any = 0.0, sigma: Any):
-        self.drift, self.sigma = reals("drift", drift), reals("sigma", sigma)
-
     def __repr__(self) -> str:
         parts = (f"{name}={_told(getattr(self, name))}" for name in ("drift", "sigma"))
         return f"{type(self).__name__}({', '.join(parts)})"
@@ -58,12 +55,18 @@ class LogNormal(_Motion):
     correlations.
     """
 
+    def __init__(self, *, drift: Any = 0.0, sigma: Any):
+        self.drift, self.sigma = reals("drift", drift), reals("sigma", sigma)
+
 
 class Gaussian(_Motion):
     """Brownian motion with drift: `dX = drift dt + sigma dW`.
 
     >>> Gaussian(drift=0.1, sigma=np.eye(3))
     """
+
+    def __init__(self, *, drift: Any = 0.0, sigma: Any):
+        self.drift, self.sigma = reals("drift", drift), reals("sigma", sigma)
 
 
 class Frame(eqx.Module):

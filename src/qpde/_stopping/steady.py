@@ -10,6 +10,7 @@ import math
 import time as clock
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +26,9 @@ from .units import Units, draw_units
 _SHORT, _LONGER = 1e-4, (1_000.0, 100.0, 10.0, 1.0)
 _TURNS = 12
 # States for each unit, and the discounted part of a payoff that is left at the end of paths.
-_STATES, _CUT = 12, 1e-4
+_STATES, _CUT = 40, 1e-4
+# Half of the units bend so much more sharply, nearer to the starts.
+_SHARPER = 6.0
 _RIDGE = 1e-13
 
 
@@ -66,10 +69,11 @@ def _growing(rate: float, end: float, steps: int) -> np.ndarray:
 
 
 def _states(problem: Stopping, rng: np.random.Generator, count: int, end: float) -> np.ndarray:
-    """Levels at discounted times, a fifth of them at any time."""
+    """Levels at discounted times, early ones more often, a fifth of them at any time."""
     frame, dim = problem.frame, problem.dim
     first = np.log(problem.starts) if frame.prices else problem.starts
-    times = np.minimum(rng.exponential(1.0 / float(problem.discount), count), end)
+    early = rng.uniform(size=count) ** 3
+    times = np.minimum(early * rng.exponential(1.0 / float(problem.discount), count), end)
     times[::5] = end * rng.uniform(size=len(times[::5]))
     noise = rng.normal(size=(count, dim)) @ frame.factor.T
     start = first[rng.integers(len(first), size=count)]
@@ -82,7 +86,13 @@ def _drawn(
     frame = problem.frame
     at = (levels - frame.origin) @ frame.inverse.T
     found = strikes(problem, levels, payoff_kinks(problem, levels))
-    return draw_units(rng, frame, 0.0, at, count, found, size)
+    wide = draw_units(rng, frame, 0.0, at, count - count // 2, found, size)
+    far = np.linalg.norm(at, axis=1)
+    near = at[far <= np.median(far)]
+    sharp = draw_units(rng, frame, 0.0, near, count // 2, found, _SHARPER * size)
+    parts = ("directions", "shifts", "widths")
+    both = [np.concatenate([getattr(wide, name), getattr(sharp, name)]) for name in parts]
+    return eqx.tree_at(lambda u: [getattr(u, name) for name in parts], wide, both)
 
 
 def _waiting(
