@@ -35,6 +35,7 @@ ROOMS = [
     *(
         "_boundary",
         "_problem",
+        "_stopping",
         "zoo",
         "_files",
         "_tangent",

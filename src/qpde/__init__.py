@@ -54,6 +54,11 @@ from ._solve.solve import solve
 from ._solve.verdict import judge
 from ._solve.windows import Windowed, solve_windows
 from ._status import Interrupted, SolveError, Status
+from ._stopping.backward import solve_stopping
+from ._stopping.bracket import Bracket, bracket
+from ._stopping.motion import Gaussian, LogNormal
+from ._stopping.problem import Stopping
+from ._stopping.solution import StoppingSolution
 from ._train.plan import Keep, Progress
 from ._train.polish import polish
 from ._trust.certificate import Certificate, Kind, Norm
@@ -110,6 +115,14 @@ __all__ = [  # noqa: RUF022 - by topic
     "BoxActions",
     "simulate",
     "Simulation",
+    # stopping
+    "Stopping",
+    "LogNormal",
+    "Gaussian",
+    "solve_stopping",
+    "StoppingSolution",
+    "bracket",
+    "Bracket",
     # domains and laws of points
     "Interval",
     "Box",

@@ -19,6 +19,9 @@ from ._control import control_sines as control_sines
 from ._control import van_der_pol as van_der_pol
 from ._evolution import absorbed_heat as absorbed_heat
 from ._evolution import heat_ball as heat_ball
+from ._exercise import MAX_CALL as MAX_CALL
+from ._exercise import bermudan_max_call as bermudan_max_call
+from ._exercise import put_in_time as put_in_time
 from ._linear import annulus as annulus
 from ._linear import committor as committor
 from ._linear import drift as drift
