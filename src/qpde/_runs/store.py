@@ -46,7 +46,9 @@ from .._files.fingerprint import (
 from .._limit.field import KernelField
 from .._network.base import Frozen, GradedFrame, as_network_field, trainable
 from .._network.mlp import MLP, DeepField
+from .._network.pairs import Pairs, PairsField
 from .._network.ridge import Ridge, RidgeField
+from .._network.separable import Separable, SeparableField
 from .._network.shallow import Shallow, ShallowField
 from .._precision import cast, x64
 from .._problem.measure import AbstractMeasure, Radial, Uniform
@@ -70,7 +72,10 @@ _PLAIN = ("steps", "seconds", "compile_seconds", "rule", "seed", "precision")
 _WORD = one_of(*Word)
 _ACTIVATION = one_of(*activations.BY_NAME)
 _OWN = Fits(
-    "a name", lambda v: isinstance(v, str) and v not in ("shallow", "mlp", "ridge", "limit")
+    "a name",
+    lambda v: (
+        isinstance(v, str) and v not in ("shallow", "mlp", "ridge", "separable", "pairs", "limit")
+    ),
 )
 _NETWORK = (
     {"kind": one_of("shallow"), "width": COUNT, "activation": _ACTIVATION, "polynomial?": bool},
@@ -83,6 +88,8 @@ _NETWORK = (
         "quadratic": bool,
         "ratio?": [NUMBER],
     },
+    {"kind": one_of("separable"), "rank": COUNT, "degree": COUNT},
+    {"kind": one_of("pairs"), "degree": COUNT},
     {"kind": one_of("limit"), "tables": [COUNT], "round": bool},
     {"kind": _OWN, "program?": SHA256},
 )
@@ -275,9 +282,12 @@ def read_solution(path: Path) -> tuple[dict[str, Any], Groups]:
 def _check_size(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Raise `Misfit` where the words describe a network that is larger than the arrays of the file."""
     room = max((array.size for array in arrays.values()), default=0)
-    widths = words.get("widths", [words.get("width", 1)])
+    own = {"separable": ("rank", "degree"), "pairs": ("degree",)}.get(words["kind"], ("width",))
+    widths = words.get("widths", [words.get(name, 1) for name in own])
     tables = arrays.get(".tables", np.zeros(0))
     fits = words["kind"] != "limit" or (list(tables.shape) == words["tables"] and tables.ndim > 2)
+    rows = arrays.get(".pairs", np.zeros(0))
+    fits = fits and (words["kind"] != "pairs" or (rows.ndim == 2 and rows.shape[1] == 2))
     pairs = (a * b for a, b in itertools.pairwise(widths))
     if not fits or not widths or min(widths) < 1 or max(*widths, *pairs, 1) > room:
         raise Misfit("its network is described in another size than it has")
@@ -364,6 +374,11 @@ def _describe_network(network: Any, dim: int, precision: str) -> dict[str, Any]:
     if isinstance(network, DeepField) and activation:
         widths = [weight.shape[0] for weight in network.weights[:-1]]
         return {"kind": "mlp", "widths": widths, "activation": activation}
+    if isinstance(network, SeparableField):
+        rank, _, count = network.c.shape
+        return {"kind": "separable", "rank": rank, "degree": count - 1}
+    if isinstance(network, PairsField):
+        return {"kind": "pairs", "degree": network.degree}
     if isinstance(network, KernelField):
         return {"kind": "limit", "tables": list(network.tables.shape), "round": network.round}
     name = type(getattr(network, "function", network)).__name__
@@ -376,6 +391,10 @@ def _rebuild_network(words: dict[str, Any], arrays: Any, own: Any, path: Path) -
         return own
     if words["kind"] == "limit":
         return KernelField.empty(words["tables"], arrays[".nodes"].shape[-1], words["round"])
+    if words["kind"] == "separable":
+        return Separable(words["rank"], degree=words["degree"])
+    if words["kind"] == "pairs":
+        return Pairs(arrays[".pairs"].tolist(), degree=words["degree"])
     if words["kind"] not in ("shallow", "mlp", "ridge"):
         raise ValueError(
             f"{path} holds a network of your own ({words['kind']}). Pass one of the same structure: "
