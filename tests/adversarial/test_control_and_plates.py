@@ -67,6 +67,9 @@ def drifting():
         drift=still,
         sigma=lambda x, a: jnp.diag(a),
         cost=lambda x, a: a[0] + 0.0 * x[0],
+        discount=0.0,
+        maximise=False,
+        best=None,
     )
 
 

@@ -249,8 +249,8 @@ class Control(AbstractControl):
         expect_shape(f"The cost {where}", shape_of("The cost", self.cost, x, a), ())
         if callable(self.discount):
             expect_shape(f"The discount {where}", shape_of("The discount", self.discount, x), ())
-        known = not callable(self.sigma)
-        sigma = np.shape(self.sigma) if known else shape_of("sigma", self.sigma, x, a)
+        given = self.sigma
+        sigma = shape_of("sigma", given, x, a) if callable(given) else np.shape(given)
         if sigma != () and (len(sigma) != 2 or sigma[0] != x.size):
             raise ValueError(
                 f"sigma must be a number or a ({x.size}, k) matrix, got shape {sigma}. For a diagonal "

@@ -149,7 +149,7 @@ def cordes(
 
 def _missing(problem: Problem) -> str:
     """What keeps the condition from being asked for."""
-    control = problem.equation
+    control: Any = problem.equation
     # A class of one's own that inherits from it may be any other equation.
     if type(control) is not Control:
         return "The equation is no qpde.Control, so that its matrices are not known."

@@ -291,9 +291,9 @@ def steered_bumps(
     """A control problem with a horizon whose cost at the end has many bumps.
 
     `dX = (1 + 2 a) dt + sqrt(2) noise dW` from `place (1, ..., 1)`, on the diagonal; running cost
-    `|a|^2 / noise^2`, at the end `mean_i h(X_i - 1)` with
-    `h(y) = sin(y - pi/2) + sin(1 / (0.3/pi + y^2))`. The best action is `-noise^2 grad u`, so that `u_t + sum u_i + noise^2 Lap u - noise^2 |grad u|^2 = 0`, and
-    `u = -sum_i log E exp(-h(x_i + s - 1 + noise sqrt(2 s) N) / d)`, `s` the time that is left, an
+    `|a|^2 / noise^2`, at the end `mean_i h(X_i - 1)`, `h(y) = sin(y - pi/2) + sin(1 / (0.3/pi + y^2))`.
+    The best action is `-noise^2 grad u`, so that `u_t + sum u_i + noise^2 Lap u - noise^2 |grad u|^2 = 0`,
+    and `u = -sum_i log E exp(-h(x_i + s - 1 + noise sqrt(2 s) N) / d)`, `s` the time that is left: an
     integral in one dimension.
 
     Source: the second and third problem of Cai, Fang, Zhang and Zhou, DF-MartNet (noise 0.2 and 0.1).
