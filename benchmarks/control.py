@@ -224,29 +224,33 @@ def cordes() -> None:
         print(qpde.certify(solution, norm=norm))
 
 
-def plates() -> None:
+def plates(only: str = "") -> None:
     """Clamped balls and a simply supported box, with certificates."""
-    cases: list[tuple[str, int, int, int, float]] = [
-        ("clamped_load", 100, 16, 50, 1.0),
-        ("supported_plate", 3, 96, 500, 20.0),
-        ("clamped_waves", 10, 256, 1_000, 35.0),
+    newton, chain = qpde.GaussNewton(), [(i, i + 1) for i in range(9)]
+    cases: list[tuple[str, int, Any, Any, int, int]] = [
+        ("clamped_load", 100, shallow(16), newton, 50, 3),
+        ("supported_plate", 3, shallow(96), newton, 500, 60),
+        ("clamped_waves", 10, qpde.Pairs(chain, degree=9), qpde.VariableProjection(), 2_500, 2),
+        ("clamped_waves", 10, qpde.Pairs(chain, degree=12), qpde.VariableProjection(), 4_000, 2),
     ]
-    for name, dim, width, batch, budget in cases:
+    for name, dim, network, rule, batch, steps in cases:
+        if only not in ("", name):
+            continue
         began = time.perf_counter()
         problem = zoo.CATALOGUE[name].build(dim)
         solution = qpde.solve(
             problem,
-            network=shallow(width),
-            rule=qpde.GaussNewton(),
+            network=network,
+            rule=rule,
             precision="float64",
-            steps=1_000,
+            steps=steps,
             batch=batch,
-            budget=budget,
             progress=False,
         )
         line(f"{name}, d = {dim}", solution, time.perf_counter() - began)
-        solution = qpde.polish(solution)
-        line("    and the output layer solved for", solution, time.perf_counter() - began)
+        if rule is newton:
+            solution = qpde.polish(solution)
+            line("    and the output layer solved for", solution, time.perf_counter() - began)
         bound = qpde.certify(solution)
         print(f"    bound {bound.bound:.2e} (relative {bound.relative_bound}), {bound.kind}")
 
