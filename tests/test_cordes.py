@@ -80,7 +80,12 @@ def test_what_the_condition_is_not_for(changes, domain, reason):
 
 def test_bounds_that_users_know():
     problem = qpde.Problem(qpde.Ball(2), control_with(actions=qpde.BoxActions(1.0, 1.2)))
-    assert qpde.cordes(problem, epsilon=0.8, largest=3.0).proved
+    found = qpde.cordes(problem, epsilon=0.8, largest=3.0)
+    assert found.constant is not None
+    assert "searched for" in repr(found)
+    assert not found.proved
+    few = qpde.Problem(qpde.Ball(2), control_with(actions=qpde.FiniteActions([1.0, 1.2])))
+    assert qpde.cordes(few, epsilon=0.8, largest=3.0).proved
     with pytest.raises(ValueError, match="is too large"):
         qpde.cordes(problem, epsilon=1.0, largest=3.0)
     with pytest.raises(ValueError, match="is no upper bound"):

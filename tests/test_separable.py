@@ -31,3 +31,18 @@ def test_a_product_of_sines_is_found():
     options = {"rule": qpde.GaussNewton(), "precision": "float64", "batch": 300, "steps": 8}
     found = qpde.solve(problem, network=qpde.Separable(2, degree=8), progress=False, **options)
     assert found.score.skill < 0.02
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("name", ["separable", "pairs"])
+def test_files_hold_networks_of_polynomials(name, tmp_path):
+    """They come back from their files alone, with the same bits."""
+    network = qpde.Separable(2, degree=3) if name == "separable" else qpde.Pairs([(2, 0)], degree=3)
+    options = {"rule": qpde.GaussNewton(), "precision": "float64", "batch": 40, "steps": 1}
+    found = qpde.solve(qpde.zoo.poisson_sine(3), network=network, progress=False, **options)
+    path = tmp_path / "found.safetensors"
+    qpde.save(found, path)
+    back = qpde.load(path)
+    x = np.random.default_rng(0).random((5, 3))
+    np.testing.assert_array_equal(back(x), found(x))
+    assert type(back.trial.network) is type(found.trial.network)

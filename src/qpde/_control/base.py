@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._field.evolution import EvolutionJet
 from .._field.jet import Jet
 
 # Other actions that the best one is compared with.
@@ -61,6 +62,45 @@ class AbstractControl(eqx.Module):
     def irregular(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
         """Positive where there is no best action at a jet; zero by default."""
         return jnp.zeros((), x.dtype)
+
+    def spreads(self, x: Float[Array, " d"]) -> bool:
+        """Whether the bracket's second derivatives depend on the action; by default they may."""
+        return True
+
+
+class InTime(AbstractControl):
+    """A control problem with a horizon, as an equation of the points `z = (x, t)` of space-time.
+
+    `u_t + best of bracket = 0` with terminal data (`sign` 1), `best of bracket - u_t = 0` with initial ones
+    (`sign` -1).
+    """
+
+    control: AbstractControl
+    sign: float = eqx.field(static=True)
+
+    def action(self, x: Float[Array, " d"], u: Jet) -> Float[Array, " m"]:
+        return self.control.action(x[:-1], EvolutionJet(u, x))
+
+    def bracket(self, x: Float[Array, " d"], u: Jet, a: Float[Array, " m"]) -> Float[Array, ""]:
+        jet = EvolutionJet(u, x)
+        return self.control.bracket(x[:-1], jet, a) + self.sign * jet.dt
+
+    def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        jet = EvolutionJet(u, x)
+        return self.control(x[:-1], jet) + self.sign * jet.dt
+
+    @property
+    def maximises(self) -> bool:
+        return self.control.maximises
+
+    def rivals(self, a: Float[Array, " m"], key: PRNGKeyArray) -> Float[Array, "k m"]:
+        return self.control.rivals(a, key)
+
+    def irregular(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
+        return self.control.irregular(x[:-1], EvolutionJet(u, x))
+
+    def spreads(self, x: Float[Array, " d"]) -> bool:
+        return self.control.spreads(x[:-1])
 
 
 class UnderPolicy(eqx.Module):

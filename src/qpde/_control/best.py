@@ -18,8 +18,8 @@ Objective = Callable[[Array], Array]
 # Steps in a box, starts beside its middle and two corners, lengths tried along Newton's direction and along
 # the gradient's.
 _STEPS, _SPREAD, _LENGTHS = 12, 5, (1.0, 0.3, 0.1, 0.01)
-# The least curvature of a regularised quadratic, as a part of that of the cost.
-_FLOOR = 0.1
+# The least curvature of a regularised quadratic, as a part of that of the cost, and in a box of the largest.
+_FLOOR, _LEAST = 0.1, 1e-8
 
 
 def quadratic(h: Objective, count: int, like: Array) -> tuple[Array, Array]:
@@ -28,25 +28,61 @@ def quadratic(h: Objective, count: int, like: Array) -> tuple[Array, Array]:
     return jax.grad(h)(zero), jax.hessian(h)(zero)
 
 
+def inverse(matrix: Float[Array, "m m"]) -> tuple[Float[Array, "m m"], Array]:
+    """The inverse of a symmetric matrix by elimination, and its smallest pivot: positive where the matrix is.
+
+    Programs map it over points. Those of LAPACK wait for each other's threads there, sometimes for ever (JAX
+    0.10.2 on two cores), and for a few components they are no quicker.
+    """
+    size = len(matrix)
+    identity = jnp.eye(size, dtype=matrix.dtype)
+
+    def eliminate(carry: tuple[Array, Array], k: Array) -> tuple[tuple[Array, Array], Array]:
+        left, right = carry
+        pivot = left[k, k]
+        safe = jnp.where(pivot != 0, pivot, 1.0)
+        row, other = left[k] / safe, right[k] / safe
+        column = left[:, k] - identity[k]  # row k itself becomes the divided one
+        return (left - column[:, None] * row[None], right - column[:, None] * other[None]), pivot
+
+    (_, found), pivots = jax.lax.scan(eliminate, (matrix, identity), jnp.arange(size))
+    return found, jnp.min(pivots)
+
+
 def lifted(
-    curvature: Float[Array, "m m"], cost: Float[Array, "m m"]
+    curvature: Float[Array, "m m"], floor: Float[Array, ""]
 ) -> tuple[Float[Array, "m m"], Array]:
     """A curvature made positive where it is not, and by how much: a multiple of the identity is added.
 
-    Its smallest eigenvalue is then a tenth of that of the cost's own curvature. Where it was larger already
-    nothing changes.
+    Where all curvatures are above `floor` nothing changes; elsewhere they are after it, by Gershgorin's
+    discs.
     """
-    curvatures = jax.lax.stop_gradient((curvature, cost))
-    least, floor = (jnp.linalg.eigvalsh(one)[0] for one in curvatures)
-    added = jnp.maximum(_FLOOR * floor - least, 0.0)
-    return curvature + added * jnp.eye(len(curvature), dtype=curvature.dtype), added
+    fixed, identity = (
+        jax.lax.stop_gradient(curvature),
+        jnp.eye(len(curvature), dtype=curvature.dtype),
+    )
+    positive = inverse(fixed - floor * identity)[1] > 0
+    diagonal = jnp.diagonal(fixed)
+    least = jnp.min(diagonal + jnp.abs(diagonal) - jnp.sum(jnp.abs(fixed), axis=1))
+    added = jnp.where(positive, 0.0, jnp.maximum(floor - least, 0.0))
+    return curvature + added * identity, added
+
+
+def floor_of(cost: Float[Array, "m m"]) -> Float[Array, ""]:
+    """A part of the smallest curvature of a cost; zero where that is not positive."""
+    cost = jax.lax.stop_gradient(cost)
+    found, pivot = inverse(cost)
+    # The trace of the inverse is at least the inverse of the smallest eigenvalue.
+    trace = jnp.trace(found)
+    return jnp.where(pivot > 0, _FLOOR / jnp.where(pivot > 0, trace, 1.0), 0.0)
 
 
 def best_of_quadratic(slope: Float[Array, " m"], curvature: Float[Array, "m m"]) -> Array:
     """`-curvature^-1 slope`."""
     if slope.size == 1:
         return -slope / curvature[0]
-    return -jnp.linalg.solve(curvature, slope)
+    # The inverse apart from the slope: it is the same for all points where the curvature is.
+    return -inverse(curvature)[0] @ slope
 
 
 def best_in_box(h: Objective, low: Any, high: Any, like: Array) -> Array:
@@ -75,11 +111,10 @@ def _moved(h: Objective, a: Array, low: Array, high: Array) -> Array:
     # Components that the box holds back take no part.
     held = ((a <= low) & (slope > 0)) | ((a >= high) & (slope < 0))
     slope = jnp.where(held, 0.0, slope)
-    curvature = jnp.where(held[:, None] | held[None, :], 0.0, curvature)
-    values, vectors = jnp.linalg.eigh(curvature)
-    size = jnp.max(jnp.abs(values))
-    sizes = jnp.maximum(jnp.abs(values), 1e-8 * jnp.where(size > 0, size, 1.0))
-    newton = vectors @ ((vectors.T @ slope) / sizes)
+    identity = jnp.eye(a.size, dtype=a.dtype)
+    curvature = jnp.where(held[:, None] | held[None, :], identity, curvature)
+    size = jnp.max(jnp.abs(curvature))
+    newton = inverse(lifted(curvature, _LEAST * jnp.where(size > 0, size, 1.0))[0])[0] @ slope
     top = jnp.max(jnp.abs(slope))
     steepest = (high - low) * slope / jnp.where(top > 0, top, 1.0)
     lengths = jnp.asarray(_LENGTHS, a.dtype)[:, None]

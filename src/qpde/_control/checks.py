@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._field.jet import Jet, Quadratic, Sum
 from .base import AbstractControl
-from .control import Control
 
 # By what part of the spread of brackets the best action may be worse than another: a search is not exact.
 _SLACK = 1e-6
@@ -33,8 +32,10 @@ def gaps_at(
 
     def one(bump: Quadratic, key: PRNGKeyArray) -> Gaps:
         u = Jet(Sum(base, Jet(bump, x)), x)
-        # Asked once, outside of what is mapped over the actions.
-        fixed = Jet(_Answers(u.value, u.grad, u.hessian), x)
+        # Asked once, outside of what is mapped over the actions. Second derivatives that are the same for all
+        # actions make no difference between them.
+        bent = u.hessian if control.spreads(x) else jnp.zeros((x.size, x.size), x.dtype)
+        fixed = Jet(_Answers(u.value, u.grad, bent), x)
         a = control.action(x, fixed)
         brackets = jax.vmap(lambda b: control.bracket(x, fixed, b))(control.rivals(a, key))
         here = control.bracket(x, fixed, a)
@@ -48,7 +49,7 @@ def gaps_at(
 
 def refuse_worse(control: AbstractControl, gaps: Gaps, points: np.ndarray) -> None:
     """Raise where there is no best action, or another one is better."""
-    spread = isinstance(control, Control) and control.form(jnp.asarray(points[0])).spread
+    spread = control.spreads(jnp.asarray(points[0]))
     irregular = np.asarray(gaps.irregular) > 0
     # Where the action enters sigma, Hess u decides, and a jet at random proves nothing.
     if np.any(irregular) and not spread:

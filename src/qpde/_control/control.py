@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._arguments import a_function, flag, reals, shown
+from .._arguments import a_function, flag, real, reals, shown
 from .._field.form import Factor
 from .._field.jet import Jet
 from .._field.slips import check_signature
@@ -18,7 +18,8 @@ from .._precision import Numbers, like
 from .._program.program import dependencies
 from .actions import Actions, BoxActions, FiniteActions, FreeActions
 from .base import RIVALS, AbstractControl
-from .best import best_in_box, best_of_quadratic, lifted, quadratic
+from .best import best_in_box, best_of_quadratic, floor_of, inverse, lifted, quadratic
+from .parts import expect_shape, shape_of
 
 # Up to so many actions of a finite set each asks for its own second derivatives; more share the Hessian.
 _ASKED = 8
@@ -54,6 +55,8 @@ class Control(AbstractControl):
     - `drift`, `cost`: functions `(x, a)`.
     - `sigma`: a number `s` (meaning `s I`), a `(d, k)` matrix, or a function `(x, a)` to one of them.
     - `discount`: a number or a function `(x)`.
+    - `Problem(..., time=T, terminal=g)` has a horizon: `u_t` stands beside the bracket, and `g(X_T)` is
+      paid at the end. The parts are functions of `x` and `a` there too.
     - `maximise`: `cost` is a reward, and the best action has the largest bracket.
     - `best`: a function `(x, u)` to the best action, where you know it in closed form. The problem compares
       it with other actions at random points when it is built.
@@ -62,7 +65,8 @@ class Control(AbstractControl):
     programs show; the best action is then the solution of a linear system. Where the action enters sigma and
     `Hess u` makes the bracket concave in some direction, there is no best action, and the one for a bracket
     with a little more curvature is taken. In a box the best action is searched for (see `_control/best.py`).
-    Derivatives of the equation keep a searched action fixed, which is right for first derivatives.
+    Derivatives of the equation keep the action fixed, which is right for first derivatives where it is the
+    best one.
     """
 
     actions: Actions
@@ -97,7 +101,9 @@ class Control(AbstractControl):
         self.sigma = sigma if callable(sigma) else reals("sigma", sigma)
         if callable(sigma):
             check_signature("sigma", sigma, "(x, a)", 2)
-        self.discount = discount if callable(discount) else reals("discount", discount)
+        self.discount = discount if callable(discount) else real("discount", discount)
+        if callable(discount):
+            check_signature("The discount", discount, "one point (x)", 1)
         self.maximise = flag("maximise", maximise)
         if best is not None:
             check_signature("best", a_function("best", best, "a function (x, u)"), "(x, u)", 2)
@@ -105,7 +111,9 @@ class Control(AbstractControl):
 
     def action(self, x: Float[Array, " d"], u: Jet) -> Float[Array, " m"]:
         if self.best is not None:
-            return jnp.reshape(like(x, self.best(x, u)), (self.actions.count,))
+            found = jnp.atleast_1d(like(x, self.best(x, u)))
+            expect_shape("What best=... returns", found.shape, (self.actions.count,))
+            return found
         if isinstance(self.actions, FiniteActions):
             brackets = self._brackets(x, u)
             choice = jnp.argmax(brackets) if self.maximise else jnp.argmin(brackets)
@@ -121,7 +129,7 @@ class Control(AbstractControl):
         sigma = self._sigma(x, a)
         second = sigma * sigma * u.laplacian if sigma.ndim == 0 else u.contract(Factor(sigma))
         running = like(x, self.cost(x, a)) - self._discount(x) * u.value
-        return jnp.dot(like(x, self.drift(x, a)), u.grad) + 0.5 * second + running
+        return jnp.dot(self.moved(x, a), u.grad) + 0.5 * second + running
 
     def __call__(self, x: Float[Array, " d"], u: Jet) -> Float[Array, ""]:
         if isinstance(self.actions, FiniteActions) and self.best is None:
@@ -148,18 +156,24 @@ class Control(AbstractControl):
         if self.best is not None or not isinstance(self.actions, FreeActions):
             return jnp.zeros((), x.dtype)
         _, curvature, added = self._quadratic(x, u, self.form(x))
-        least = jnp.linalg.eigvalsh(curvature)[0] - added
-        return jnp.maximum(added, jnp.where(least > 0, 0.0, 1.0))
+        return jnp.maximum(added, jnp.where(inverse(curvature)[1] > 0, 0.0, 1.0))
 
     def form(self, x: Float[Array, " d"]) -> Form:
         """How drift, sigma and cost depend on the action; nothing is computed but their programs."""
         at = np.zeros(x.size), np.zeros(self.actions.count)
         self._check_shapes(*at)
-        slopes = jax.jacfwd(self.drift, 1), jax.jacfwd(self._sigma, 1)
+        slopes = jax.jacfwd(self.moved, 1), jax.jacfwd(self._sigma, 1)
         curvature = jax.hessian(lambda x, a: like(x, self.cost(x, a)), 1)
         spread = 1 in dependencies(self._sigma, *at)[0]
         plain = all(1 not in dependencies(part, *at)[0] for part in (*slopes, curvature))
         return Form(spread, jax.eval_shape(self._sigma, *at).ndim == 2, plain)
+
+    def spreads(self, x: Float[Array, " d"]) -> bool:
+        return self.best is not None or self.form(x).spread
+
+    def moved(self, x: Float[Array, " d"], a: Float[Array, " m"]) -> Float[Array, " d"]:
+        """`drift(x, a)` in the precision of the point."""
+        return like(x, self.drift(x, a))
 
     def spread(self, x: Float[Array, " d"], a: Float[Array, " m"]) -> Array:
         """`sigma(x, a)`: a number or a matrix."""
@@ -174,12 +188,12 @@ class Control(AbstractControl):
                 "action as best=lambda x, u: ..."
             )
         count = self.actions.count
-        slope, curvature = quadratic(self._objective(x, u, form), count, x)
+        slope, curvature = quadratic(self._objective(x, u, form, fixed=True), count, x)
         if not form.spread:
             return slope, curvature, jnp.zeros((), x.dtype)
         sign = -1.0 if self.maximise else 1.0
         cost = jax.hessian(lambda a: sign * like(x, self.cost(x, a)))(jnp.zeros(count, x.dtype))
-        return slope, *lifted(curvature, cost)
+        return slope, *lifted(curvature, floor_of(cost))
 
     def _objective(
         self, x: Array, u: Jet, form: Form, *, fixed: bool = False
@@ -193,7 +207,7 @@ class Control(AbstractControl):
         sign = -1.0 if self.maximise else 1.0
 
         def h(a: Array) -> Array:
-            total = jnp.dot(like(x, self.drift(x, a)), p) + like(x, self.cost(x, a))
+            total = jnp.dot(self.moved(x, a), p) + like(x, self.cost(x, a))
             if form.spread:
                 sigma = self._sigma(x, a)
                 pair = second @ sigma if form.matrix else second * sigma
@@ -230,18 +244,13 @@ class Control(AbstractControl):
 
     def _check_shapes(self, x: Any, a: Any) -> None:
         """Refuse parts of wrong shapes with a sentence."""
-        found = {
-            name: jax.eval_shape(part, x, a).shape
-            for name, part in (("drift", self.drift), ("cost", self.cost), ("sigma", self._sigma))
-        }
-        expected = {"drift": (x.size,), "cost": ()}
-        for name, shape in expected.items():
-            if found[name] != shape:
-                raise ValueError(
-                    f"The {name} of a Control in dimension {x.size} must have shape {shape}, got "
-                    f"{found[name]}."
-                )
-        sigma = found["sigma"]
+        where = f"of a Control in dimension {x.size}"
+        expect_shape(f"The drift {where}", shape_of("The drift", self.drift, x, a), (x.size,))
+        expect_shape(f"The cost {where}", shape_of("The cost", self.cost, x, a), ())
+        if callable(self.discount):
+            expect_shape(f"The discount {where}", shape_of("The discount", self.discount, x), ())
+        given = self.sigma
+        sigma = shape_of("sigma", given, x, a) if callable(given) else np.shape(given)
         if sigma != () and (len(sigma) != 2 or sigma[0] != x.size):
             raise ValueError(
                 f"sigma must be a number or a ({x.size}, k) matrix, got shape {sigma}. For a diagonal "

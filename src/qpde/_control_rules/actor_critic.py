@@ -98,8 +98,9 @@ class ActorCritic(AbstractRule):
         control, frame = trial.equation, getattr(trial.network, "frame", None)
         if not isinstance(control, Control) or isinstance(control.actions, FiniteActions):
             raise ValueError(
-                "The rule actor-critic is for a qpde.Control with FreeActions or BoxActions; of finitely "
-                "many actions the best is found by trying: rule=qpde.QLearning()."
+                "The rule actor-critic is for a stationary qpde.Control with FreeActions or BoxActions; of "
+                "finitely many actions the best is found by trying, and with a horizon it is searched for at "
+                "every point: rule=qpde.QLearning()."
             )
         if not isinstance(frame, Frame):
             raise ValueError("The rule actor-critic needs a network of qpde: Shallow or MLP.")

@@ -96,7 +96,7 @@ class Operator(eqx.Module):
         second, first, value = reach
         # Derivatives in u do not see jumps in u.
         jumps = any(level == JUMP for argument, level in program.items() if argument > 0)
-        order, bending = fourth_order(equation, jet)
+        order, bending = fourth_order(equation, boxes)
         jumps = jumps or bending - {0} != set()
         if (second | first) - {0} or value - {0, 1} or jumps:
             structure = Structure.NONLINEAR

@@ -38,6 +38,12 @@ from .._program.program import dependencies
 _POINTS, _SLACK = 2_000, 1e-9
 # What rounding may add to a quotient of sums of some hundred numbers.
 _ROUNDING = 1e-12
+# Quotients below it, or above its inverse, may have lost their digits.
+_TINY = 1e-140
+_SEARCHED = (
+    "It rests on the numbers that you gave, and on the best action being found: finitely many are tried one "
+    "by one, others are searched for, which is no proof."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +52,10 @@ class Cordes:
 
     `epsilon` is that of the condition, `constant` is `1 - sqrt(1 - epsilon)`, by which the equation is
     monotone in the pairing with the Laplacian; `largest` bounds the quotients `tr A / |A|^2`; all are None
-    where nothing holds. `proved`: by exact matrices, by interval arithmetic, or from bounds that you gave.
+    where nothing holds. `proved`: by exact matrices, by interval arithmetic, or, of finitely many actions,
+    from bounds that you gave; `reason` says what is missing.
     `stability` bounds `|Q - u|` by `|L Q|` over it, `second` does the same for the norm of all second
-    derivatives of `Q
-    - u`.
+    derivatives of `Q - u`.
     """
 
     epsilon: float | None
@@ -60,13 +66,16 @@ class Cordes:
 
     @property
     def constant(self) -> float | None:
-        """`1 - sqrt(1 - epsilon)`."""
-        return None if self.epsilon is None else 1.0 - math.sqrt(1.0 - self.epsilon)
+        """`1 - sqrt(1 - epsilon)`, without its cancellation."""
+        if self.epsilon is None:
+            return None
+        return self.epsilon / (1.0 + math.sqrt(1.0 - self.epsilon))
 
     @property
     def proved(self) -> bool:
         """Whether the condition holds for certain."""
-        return self.epsilon is not None and self.basis not in (None, Basis.SAMPLED)
+        sure = self.basis not in (None, Basis.SAMPLED) and not self.reason
+        return self.epsilon is not None and sure
 
     @property
     def second(self) -> float | None:
@@ -87,6 +96,7 @@ class Cordes:
             f"Cordes' condition: epsilon = {self.epsilon:.6g} ({self.basis.value})\n"
             f"  monotone in the pairing with the Laplacian, constant {self.constant:.6g}; "
             f"|Hess(Q - u)| <= |L Q| / {self.second:.6g}, |Q - u| <= |L Q| / {self.stability:.6g}"
+            + (f"\n  {self.reason}" if self.reason else "")
         )
 
 
@@ -99,7 +109,8 @@ def cordes(
         >>> cordes(problem).constant
 
     The domain must be convex, the equation without drift and discount. With `FiniteActions` the matrices are
-    looked at one by one, by interval arithmetic where they vary. For other sets of actions say what you know:
+    looked at one by one, by interval arithmetic where they vary. For other sets of actions, whose best one is
+    searched for, nothing is proved; say what you know:
 
     - `epsilon`: a number with `|A|^2 / (tr A)^2 <= 1 / (d - 1 + epsilon)` for all actions and points.
     - `largest`: an upper bound for `tr A / |A|^2`, `A = sigma sigma' / 2`.
@@ -114,32 +125,44 @@ def cordes(
     eigenvalue = domain.first_eigenvalue.value
     given = _given(problem, control, epsilon, largest)
     if given is not None:
-        return Cordes(*given, Basis.GIVEN, eigenvalue)
+        searched = not isinstance(control.actions, FiniteActions)
+        return Cordes(*given, Basis.GIVEN, eigenvalue, _SEARCHED if searched else "")
     if not isinstance(control.actions, FiniteActions):
         reason = (
             "Give epsilon= and largest=: matrices are compared one by one for FiniteActions only."
         )
         return Cordes(None, None, None, eigenvalue, reason)
     ratio, top, basis = _bounded(problem.operator, control)
+    reason = ""
+    # Comparisons with what is no number are false.
     if not ratio * (problem.dim - 1) < 1.0:
         reason = (
             f"Some |A|^2 / (tr A)^2 is not seen to be below 1 / (d - 1) = {1 / max(problem.dim - 1, 1):.6g}; "
             f"the bound for it is {ratio:.6g}."
         )
+    elif not _TINY < top * eigenvalue < 1.0 / _TINY or not _TINY < top < 1.0 / _TINY:
+        reason = "The matrices are too large or too small for floating-point numbers: choose other units."
+    if reason:
         return Cordes(None, None, None, eigenvalue, reason)
     return Cordes(min(1.0 / ratio - (problem.dim - 1), 1.0), top, basis, eigenvalue)
 
 
 def _missing(problem: Problem) -> str:
     """What keeps the condition from being asked for."""
-    control = problem.equation
-    if not isinstance(control, Control):
+    control: Any = problem.equation
+    # A class of one's own that inherits from it may be any other equation.
+    if type(control) is not Control:
         return "The equation is no qpde.Control, so that its matrices are not known."
+    if control.best is not None:
+        return (
+            "Its best action is given as best=..., which was compared with others at random points only: "
+            "the equation may take another action, one that is not in the set too. Leave best out."
+        )
     if not problem.domain.convex:
         return "The domain is not known to be convex."
     x = jnp.asarray(problem.domain.centre, float)
     a = jnp.zeros(control.actions.count)
-    drift = dependencies(control.drift, x, a)[0] or np.any(np.asarray(control.drift(x, a)))
+    drift = dependencies(control.moved, x, a)[0] or np.any(np.asarray(control.moved(x, a)))
     discount = control.discount
     if callable(discount):
         discount = np.nan if dependencies(discount, x)[0] else np.asarray(discount(x))
@@ -185,7 +208,8 @@ def _bounded(operator: Operator, control: Control) -> tuple[float, float, Basis]
     for weaker in (Basis.INTERVALS, Basis.SAMPLED):
         basis = weaker if any(bound.basis is weaker for bound in bounds) else basis
     wider = 1.0 + _ROUNDING
-    ratio, top = (max(-pair[i].value for pair in found) * wider for i in (0, 1))
+    # NumPy's maximum, unlike Python's, is no number where one of them is none: no diffusion at all.
+    ratio, top = (float(np.max([-pair[i].value for pair in found])) * wider for i in (0, 1))
     return ratio, top, basis
 
 
@@ -217,7 +241,13 @@ def _given(
         shares = np.asarray(jr.uniform(jr.fold_in(key, 1), (_POINTS, actions.count)))
         chosen = actions.low + (actions.high - actions.low) * shares
     trace, square = (np.asarray(part) for part in _all_sizes(control, points, chosen))
-    ratio, seen = float(np.max(square / trace**2)), float(np.max(trace / square))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio, seen = float(np.max(square / trace**2)), float(np.max(trace / square))
+    if not np.isfinite(ratio) or not np.isfinite(seen):
+        raise ValueError(
+            "Cordes' condition asks for diffusion under every action: at a random point and action sigma is "
+            "zero, or not finite."
+        )
     if ratio * (problem.dim - 1 + share) > 1.0 + _SLACK:
         raise ValueError(
             f"epsilon={share:g} is too large: at a random point and action |A|^2 / (tr A)^2 is {ratio:.6g}."

@@ -42,6 +42,8 @@ class Ground(enum.StrEnum):
 
 # Digits to which bounds that users know are compared with what random points show.
 _SLACK = 1e-9
+# What rounding may add to a sum of terms of both signs, relative to their sizes.
+_ROUNDING = 1e-12
 _WORDS = {
     Ground.PROVED: "proved from the coefficients and the domain",
     Ground.CONDITIONAL: "proved for solutions with values in the range",
@@ -245,8 +247,13 @@ def _fourth(problem: Problem, measure: AbstractMeasure) -> Monotonicity:
         alpha = operator.ellipticity()
     eigenvalue = problem.domain.first_eigenvalue
     discount = operator.least(operator.killing)
+    # Where the terms cancel, what is left may be rounding.
     inner = bending * eigenvalue.value + alpha.value
+    inner -= _ROUNDING * (bending * eigenvalue.value + abs(alpha.value))
     constant = eigenvalue.value * inner + discount.value
+    constant -= _ROUNDING * (eigenvalue.value * abs(inner) + abs(discount.value))
+    if not np.isfinite(constant) or not 0.0 < bending * eigenvalue.value < np.inf:
+        raise Unbounded("The constant is too large or too small for a float. Choose other units.")
     parts: dict[str, Any] = {
         "discount": discount.value,
         "drift": 0.0,

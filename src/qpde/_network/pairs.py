@@ -146,9 +146,10 @@ class PairsAt:
             values.append((t * values[k] - k**0.5 * values[k - 1]) / (k + 1) ** 0.5)
         h = jnp.stack(values[: n + 1], axis=1)  # (d, n + 1)
         roots = np.sqrt(np.arange(n + 1.0)).astype(h.dtype)
-        first = jnp.pad(h[:, :-1], ((0, 0), (1, 0))) * roots[None, :]
-        second = jnp.pad(first[:, :-1], ((0, 0), (1, 0))) * roots[None, :]
-        self._h = h, slope[:, None] * first, (slope**2)[:, None] * second
+        derived = [h]
+        for _ in range(4):  # h_k' = sqrt(k) h_(k-1)
+            derived.append(jnp.pad(derived[-1][:, :-1], ((0, 0), (1, 0))) * roots[None, :])
+        self._h = tuple((slope**k)[:, None] * each for k, each in enumerate(derived))
 
     def _pair(self, i: int, j: int) -> Float[Array, " p"]:
         """The sums over degrees, derived i times in a pair's first coordinate and j times in its second."""
@@ -181,3 +182,11 @@ class PairsAt:
         mixed, (first, second) = self._pair(1, 1), self._f.pairs.T
         whole = jnp.diag(self._along_axes(2))
         return whole.at[first, second].add(mixed).at[second, first].add(mixed)
+
+    def laplacian_grad(self) -> Float[Array, " d"]:
+        pairs = self._f.pairs
+        slope = self._along_axes(3).at[pairs[:, 0]].add(self._pair(1, 2))
+        return slope.at[pairs[:, 1]].add(self._pair(2, 1))
+
+    def bilaplacian(self) -> Float[Array, ""]:
+        return jnp.sum(self._along_axes(4)) + 2.0 * jnp.sum(self._pair(2, 2))

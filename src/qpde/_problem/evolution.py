@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from .._arguments import a_function, real, reals
 from .._boundary.layer import Layer, has_layer
 from .._compiled import compiled
+from .._control.base import AbstractControl, InTime
 from .._domain.base import AbstractDomain, drawn, drawn_on_boundary
 from .._domain.cylinder import Cylinder
 from .._equation.operator import Operator, Structure
@@ -119,9 +120,13 @@ def stationary(given: Given) -> Parts:
 
 def in_time(data: Data, given: Given) -> tuple[Any, Any, Any]:
     """Equation and exact solution as functions of points of space-time, and the data as one of space."""
-    equation, exact = given.bound(given.equation, 3), given.exact
-    check_signature("The equation", equation, "(x, t, u)", 3, more=_MORE)
-    equation = _wrapped(equation, InSpaceTime)
+    exact = given.exact
+    if isinstance(given.equation, AbstractControl):
+        equation = InTime(given.equation, 1.0 if data.initial is None else -1.0)
+    else:
+        equation = given.bound(given.equation, 3)
+        check_signature("The equation", equation, "(x, t, u)", 3, more=_MORE)
+        equation = _wrapped(equation, InSpaceTime)
     if exact is not None:
         exact = given.bound(exact, 2)
         check_signature("The exact solution", exact, "(x, t)", 2, more=_MORE)

@@ -118,13 +118,13 @@ class Solution:
             raise ValueError("This problem is stationary: call the solution itself.")
         return Instant(self, float(real("t", t, least=0.0, most=float(times.end))))
 
-    def policy(self, points: Any) -> Any:
+    def policy(self, points: Any, t: Any = None) -> Any:
         """The best actions for the value `Q`, of a control problem: `(n, d) -> (n, m)`, `(d,) -> (m,)`."""
         if not isinstance(self.problem.equation, AbstractControl):
             raise ValueError(
                 "This problem has no actions: its equation is no qpde.Control, so that there is no policy."
             )
-        return self._map(_policy, points, None)
+        return self._map(_policy, points, t)
 
     @property
     def best_batch_loss(self) -> float | None:

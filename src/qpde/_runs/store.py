@@ -1,18 +1,14 @@
 """Solutions as files: `save` writes one, `load` reads it again."""
 
 import dataclasses
-import itertools
 import os
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from .. import activations
 from .._files.archive import (
     Groups,
     arrays_of,
@@ -29,7 +25,6 @@ from .._files.damage import (
     SECONDS,
     SHA256,
     DamagedFile,
-    Fits,
     Misfit,
     one_of,
 )
@@ -43,13 +38,7 @@ from .._files.fingerprint import (
     fingerprint,
     programs,
 )
-from .._limit.field import KernelField
-from .._network.base import Frozen, GradedFrame, as_network_field, trainable
-from .._network.distance import Distance, DistanceField
-from .._network.mlp import MLP, DeepField
-from .._network.pairs import Pairs, PairsField
-from .._network.ridge import Ridge, RidgeField
-from .._network.shallow import Shallow, ShallowField
+from .._network.base import as_network_field, trainable
 from .._precision import cast, x64
 from .._problem.measure import AbstractMeasure, Radial, Uniform
 from .._problem.problem import Problem
@@ -57,10 +46,10 @@ from .._problem.score import Score
 from .._problem.solution import History, Solution, Stage
 from .._problem.trial import Trial
 from .._problem.verdict import Verdict, Word
-from .._program.identity import identity_of
 from .._status import Status
 from .._train.checkpoint import FILE as CHECKPOINT
 from .._train.checkpoint import new_run_id
+from .networks import NETWORK, check_size, describe_network, rebuild_network, structure
 from .record import check_same_run
 from .source import split_name
 from .spec import Spec, as_recipe, spec_from
@@ -70,26 +59,6 @@ SOLUTION = "solution.safetensors"
 # The fields of a solution that a file holds as they are.
 _PLAIN = ("steps", "seconds", "compile_seconds", "rule", "seed", "precision")
 _WORD = one_of(*Word)
-_ACTIVATION = one_of(*activations.BY_NAME)
-# Networks that are made again from their description.
-_KINDS = ("shallow", "mlp", "ridge", "pairs", "distance")
-_OWN = Fits("a name", lambda v: isinstance(v, str) and v not in _KINDS and v != "limit")
-_NETWORK = (
-    {"kind": one_of("shallow"), "width": COUNT, "activation": _ACTIVATION, "polynomial?": bool},
-    {"kind": one_of("mlp"), "widths": [COUNT], "activation": _ACTIVATION},
-    {
-        "kind": one_of("ridge"),
-        "width": COUNT,
-        "rank": (COUNT, None),
-        "activation": _ACTIVATION,
-        "quadratic": bool,
-        "ratio?": [NUMBER],
-    },
-    {"kind": one_of("pairs"), "pairs": [[COUNT]], "degree": COUNT},
-    {"kind": one_of("distance"), "width": COUNT, "activation": _ACTIVATION},
-    {"kind": one_of("limit"), "tables": [COUNT], "round": bool},
-    {"kind": _OWN, "program?": SHA256},
-)
 _MEASURE = ({"kind": one_of("radial"), "k": NUMBER}, {"kind": str})
 _STAGE = {
     "name": str,
@@ -111,7 +80,7 @@ _SCHEMA: dict[str, Any] = {
     "recipe": (str, None),
     "source": ({"*": SHA256}, None),
     "name": str,
-    "network": _NETWORK,
+    "network": NETWORK,
     "measure": _MEASURE,
     "exact_boundary": bool,
     "status": one_of(*(status.name for status in Status)),
@@ -171,7 +140,7 @@ def write_solution(solution: Solution, path: Path, run_id: str) -> None:
         "recipe": recipe,
         "source": source,
         "name": problem.name,
-        "network": _describe_network(network, problem.dim, solution.precision),
+        "network": describe_network(network, problem.dim, solution.precision),
         "measure": _describe_measure(solution.measure),
         "exact_boundary": solution.trial.exact_boundary,
         "status": solution.status.name,
@@ -232,7 +201,7 @@ def load(
         check_programs(problem, header["programs"], groups["programs"], path)
     precision = header["precision"]
     with x64():
-        description = _rebuild_network(header["network"], groups["network"], network, path)
+        description = rebuild_network(header["network"], groups["network"], network, path)
         field = as_network_field(description, problem.domain, key=jr.key(0), dtype=precision)
         params, rest = trainable(field)  # the rest stays in float64, as in a run
         field = eqx.combine(cast(params, precision), rest)
@@ -270,27 +239,10 @@ def read_solution(path: Path) -> tuple[dict[str, Any], Groups]:
         lengths = [len(history[name]) for name in ("loss", "gradient", "truncated")]
         if len(set(lengths)) > 1 or len(history["checked_step"]) != len(history["held_out"]):
             raise Misfit("the columns of its history have different lengths")
-        _check_size(header["network"], groups.get("network", {}))
+        check_size(header["network"], groups.get("network", {}))
     except Misfit as error:
         raise DamagedFile(path, f": {error}.") from None
     return header, groups | {"network": groups.get("network", {})}
-
-
-def _check_size(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Raise `Misfit` where the words describe a network that is larger than the arrays of the file."""
-    room = max((array.size for array in arrays.values()), default=0)
-    widths = words.get("widths", [words.get("width", 1)])
-    tables = arrays.get(".tables", np.zeros(0))
-    fits = words["kind"] != "limit" or (list(tables.shape) == words["tables"] and tables.ndim > 2)
-    if words["kind"] == "pairs":
-        c, e = (arrays.get(name, np.zeros(0)) for name in (".c", ".e"))
-        rows = [{*pair} for pair in words["pairs"] if len(pair) == 2]
-        inside = all(len(pair) == 2 and max(pair) < len(c) for pair in rows)
-        shapes = c.ndim == e.ndim == 2 and c.shape[1] == words["degree"] > 0
-        fits = shapes and inside and len(e) == len(rows) == len(words["pairs"])
-    pairs = (a * b for a, b in itertools.pairwise(widths))
-    if not fits or not widths or min(widths) < 1 or max(*widths, *pairs, 1) > room:
-        raise Misfit("its network is described in another size than it has")
 
 
 def _check_network(solution: Solution, header: dict[str, Any], groups: Groups, path: Path) -> None:
@@ -307,7 +259,7 @@ def _check_network(solution: Solution, header: dict[str, Any], groups: Groups, p
         or header["programs"]["versions"] != programs(solution.problem)[0]["versions"]
     ):
         return
-    if program != _structure(solution.trial.network, solution.problem.dim, solution.precision):
+    if program != structure(solution.trial.network, solution.problem.dim, solution.precision):
         raise ValueError(
             f"{path} holds another network: the one given computes something else, even if not at the "
             "points that were compared."
@@ -315,12 +267,6 @@ def _check_network(solution: Solution, header: dict[str, Any], groups: Groups, p
 
 
 @x64()
-def _structure(network: Any, dim: int, precision: str) -> str:
-    """The program of a network without its numbers."""
-    point = jax.ShapeDtypeStruct((dim,), jnp.dtype(precision))
-    return identity_of(network.value, point).structure
-
-
 def _rebuild_problem(
     header: dict[str, Any], groups: Groups, problem: Problem | None, path: Path, trust: bool
 ) -> Problem:
@@ -350,67 +296,6 @@ def admit_spec(
     file = split_name(spec.problem)
     if file is not None:
         admit(where, file[0], run_id, source, trust=trust)
-
-
-def _activation_name(network: Any) -> str | None:
-    """The name of a network's activation, None where it has none or one of the user's own."""
-    kind = type(getattr(network, "activation", None))
-    return next((name for name, known in activations.BY_NAME.items() if type(known) is kind), None)
-
-
-def _describe_network(network: Any, dim: int, precision: str) -> dict[str, Any]:
-    """The structure of a network in words, from which `_rebuild_network` makes one of the same shapes."""
-    activation = _activation_name(network)
-    if isinstance(network, ShallowField) and activation:
-        words = {"kind": "shallow", "width": network.width, "activation": activation}
-        return words if network.polynomial is None else words | {"polynomial": True}
-    if isinstance(network, RidgeField) and activation:
-        rank = None if isinstance(network.a, Frozen) else network.rank
-        quadratic = network.polynomial.curvature.ndim > 0
-        words: dict[str, Any] = {"kind": "ridge", "width": network.width, "rank": rank}
-        if isinstance(network.frame, GradedFrame):
-            words["ratio"] = [float(number) for number in network.frame.grade.ratio]
-        return words | {"activation": activation, "quadratic": quadratic}
-    if isinstance(network, DistanceField) and activation:
-        return {"kind": "distance", "width": network.width, "activation": activation}
-    if isinstance(network, PairsField):
-        pairs = np.asarray(network.pairs).tolist()
-        return {"kind": "pairs", "pairs": pairs, "degree": network.degree}
-    if isinstance(network, DeepField) and activation:
-        widths = [weight.shape[0] for weight in network.weights[:-1]]
-        return {"kind": "mlp", "widths": widths, "activation": activation}
-    if isinstance(network, KernelField):
-        return {"kind": "limit", "tables": list(network.tables.shape), "round": network.round}
-    name = type(getattr(network, "function", network)).__name__
-    return {"kind": name, "program": _structure(network, dim, precision)}
-
-
-def _rebuild_network(words: dict[str, Any], arrays: Any, own: Any, path: Path) -> Any:
-    """A network that fits the numbers of the file: the user's `own`, or one made from its description."""
-    if own is not None:
-        return own
-    if words["kind"] == "limit":
-        return KernelField.empty(words["tables"], arrays[".nodes"].shape[-1], words["round"])
-    if words["kind"] not in _KINDS:
-        raise ValueError(
-            f"{path} holds a network of your own ({words['kind']}). Pass one of the same structure: "
-            "load(path, network=...)."
-        )
-    if words["kind"] == "pairs":
-        return Pairs(words["pairs"], degree=words["degree"])
-    activation = activations.BY_NAME[words["activation"]]
-    if words["kind"] == "distance":
-        return Distance(words["width"], activation=activation)
-    if words["kind"] == "mlp":
-        return MLP(words["widths"], activation=activation)
-    if words["kind"] == "ridge":
-        rank, quadratic = words["rank"], words["quadratic"]
-        ratio = words.get("ratio")
-        return Ridge(
-            words["width"], rank=rank, quadratic=quadratic, ratio=ratio, activation=activation
-        )
-    polynomial = words.get("polynomial", False)
-    return Shallow(words["width"], activation=activation, polynomial=polynomial)
 
 
 def _describe_measure(measure: AbstractMeasure) -> dict[str, Any]:

@@ -19,7 +19,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._boundary.conditions import Clamped
 from .._compiled import compiled
+from .._control.control import Control
 from .._equation.choices import chooses
 from .._network.shallow import Shallow
 from .._precision import as_called, cast, key_from, x64
@@ -70,13 +72,22 @@ def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
             aligned=0.5,
             axes=0.0 if problem.dim == 1 else 0.25,
         )
-    if problem.order == 4:
-        # First-order steps are for conditions that are not squared.
-        return [_finish(problem, given)]
+    if problem.order == 4 or _chooses_diffusion(problem):
+        # First-order steps are for conditions that are not squared, and for residuals that are not huge:
+        # where the action enters sigma there may be no best one far from the solution.
+        # Polynomials of pairs of coordinates have closed forms of fourth order in plain coordinates.
+        pairs = grows and problem.dim > 3 and isinstance(problem.conditions, Clamped)
+        return [_finish(problem, given | {"grows": pairs})]
     warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, grows=grows, **given)
     given.pop("network", None)
     # The network of the first stage is put in when it is there.
     return [warm, _finish(problem, given)]
+
+
+def _chooses_diffusion(problem: Problem) -> bool:
+    """Whether it is a control problem whose action enters the diffusion."""
+    control = problem.equation
+    return isinstance(control, Control) and control.form(jnp.asarray(problem.domain.centre)).spread
 
 
 def _finish(problem: Problem, given: dict[str, Any]) -> Plan:

@@ -211,7 +211,9 @@ def turning_step(domain: AbstractDomain, generator: Generator) -> float:
     slope = float(_slope(domain, generator.operator, key_from(6)))
     length = generator.largest_drift / max(slope, _TINY)
     spread = 2.0 * generator.largest_trace / domain.dim
-    return (length / _TURNING) ** 2 / max(spread, _TINY)
+    turns = length / _TURNING
+    # A product, because Python's powers raise where the result is infinite: a drift that does not turn.
+    return turns * turns / max(spread, _TINY)
 
 
 @compiled(brief=True)

@@ -19,12 +19,14 @@ from jaxtyping import Array, PRNGKeyArray
 from .._arguments import a_function, a_seed, shown, whole
 from .._compiled import compiled
 from .._control.base import AbstractControl, UnderPolicy
+from .._control.parts import expect_shape, shape_of
 from .._control.policy import Greedy
-from .._domain.base import AbstractDomain
+from .._domain.base import AbstractDomain, drawn
 from .._equation.generator import Generator
 from .._equation.operator import Operator
+from .._field.jet import Jet, Quadratic
 from .._field.slips import check_signature
-from .._precision import cast, keys_from, like, x64
+from .._precision import cast, key_from, keys_from, like, x64
 from .._problem.points import as_rows
 from .._problem.problem import Problem
 from .._problem.solution import Solution
@@ -35,6 +37,8 @@ from .feynman_kac import feynman_kac
 
 # Steps of a drawn path, at most, and the length of each as a part of the longest that walks take.
 _STEPS, _FINE = 4_000, 0.5
+# Points at which a policy is looked at.
+_LOOKS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +142,11 @@ def simulate(
             "simulate is for control problems, whose equation is a qpde.Control. For values of a linear "
             "problem take qpde.feynman_kac."
         )
+    if problem.domain.times is not None:
+        raise ValueError(
+            "simulate is for stationary control problems; this one has a horizon. Its actions are "
+            "solution.policy(x, t)."
+        )
     count = whole("paths", paths, most=1_000)
     under = UnderPolicy(control, _policy(solution, control, policy))
     fixed = eqx.tree_at(lambda p: (p.equation, p.exact), problem, (under, None), is_leaf=_is_leaf)
@@ -170,10 +179,32 @@ def _policy(solution: Solution | Problem, control: AbstractControl, given: Any) 
         check_signature(
             "The policy", a_function("policy", given, "a function of one point"), "one point (x)", 1
         )
+        problem = solution.problem if isinstance(solution, Solution) else solution
+        x = np.zeros(problem.dim)
+        zero = np.zeros(())
+
+        def best(x: Array) -> Array:
+            return control.action(x, Jet(Quadratic(zero, x, zero, x), x))
+
+        # A number is the action of one component.
+        found = shape_of("The policy", given, x) or (1,)
+        expect_shape("What the policy returns", found, jax.eval_shape(best, x).shape)
+        points = np.asarray(drawn(problem.domain, key_from(0x9011C7), _LOOKS))
+        good = np.all(np.isfinite(np.asarray(_actions(_Given(given), points))), axis=1)
+        if not np.all(good):
+            raise ValueError(
+                "The policy is not finite everywhere, for example at x = "
+                f"{np.array2string(points[~good][0], precision=4, threshold=6)}."
+            )
         return _Given(given)
     if isinstance(solution, Problem):
         raise ValueError("A problem alone has no policy: give policy=lambda x: ..., or a solution.")
     return Greedy(control, cast(solution.trial.by_values(), "float64"))
+
+
+@compiled(brief=True)
+def _actions(policy: Any, points: Any) -> Array:
+    return jax.vmap(policy)(points)
 
 
 class _Given(eqx.Module):

@@ -16,6 +16,7 @@ from ._boxes import mean_ridge as mean_ridge
 from ._boxes import poisson_sine as poisson_sine
 from ._control import control_bell as control_bell
 from ._control import control_sines as control_sines
+from ._control import steered_bumps as steered_bumps
 from ._control import van_der_pol as van_der_pol
 from ._evolution import absorbed_heat as absorbed_heat
 from ._evolution import heat_ball as heat_ball
@@ -137,6 +138,12 @@ CATALOGUE: dict[str, Entry] = {
         "the unit ball",
     ),
     "eikonal": Entry(eikonal, ">= 1", "Lap u - |grad u| + w(x) = 0, u = -1", "the unit ball"),
+    "steered_bumps": Entry(
+        steered_bumps,
+        ">= 1",
+        "u_t + sum u_i + n^2 Lap u - n^2 |grad u|^2 = 0, u = mean h(x_i - 1) at t = 1",
+        "the whole space, 0 <= t < 1",
+    ),
     "rotated": Entry(
         rotated, ">= 1", "min over three a of [A_a : Hess u + l_a(x)] = 0, u = 0", "(0, 1)^d"
     ),

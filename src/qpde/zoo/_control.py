@@ -3,16 +3,23 @@
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._arguments import real
 from .._boundary.lift import lift
+from .._control.actions import FreeActions
 from .._control.base import AbstractControl
+from .._control.control import Control
 from .._domain.base import as_dimension
 from .._domain.box import Box
 from .._domain.eta import others
 from .._domain.round import Ball
+from .._domain.space import Space
+from .._field.base import AbstractField
+from .._field.form import AbstractForm
 from .._field.jet import Jet
 from .._precision import Numbers
 from .._problem.problem import Problem
@@ -217,4 +224,93 @@ def control_sines(dim: int = 10) -> Problem:
         boundary=1.0,
         exact=_SinesValue(),
         name="control_sines",
+    )
+
+
+# Half the number of nodes for a normal variable, how far apart they are, and what is added to a time under a
+# root. The trapezoidal rule converges faster than any power, which Gauss's does not near these bumps.
+_NODES, _APART, _TINY = 160, 0.06, 1e-30
+
+
+def _bumpy(y: Array) -> Array:
+    return jnp.sin(y - 0.5 * math.pi) + jnp.sin(1.0 / (0.3 / math.pi + y * y))
+
+
+class _MeanOfBumps(AbstractField):
+    """`mean_i h(x_i - 1)`, `h(y) = sin(y - pi/2) + sin(1 / (0.3/pi + y^2))`."""
+
+    def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.mean(_bumpy(x - 1.0))
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jax.vmap(jax.grad(_bumpy))(x - 1.0) / x.size
+
+    def _bent(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jax.vmap(jax.grad(jax.grad(_bumpy)))(x - 1.0) / x.size
+
+    def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
+        return jnp.dot(jnp.broadcast_to(form.diagonal(x), x.shape), self._bent(x))
+
+    def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
+        return jnp.diag(self._bent(x))
+
+
+class _MeanOfBumpsValue(eqx.Module):
+    """`-sum_i log E exp(-h(x_i + s - 1 + noise sqrt(2 s) N) / d)`, `s` the time that is left."""
+
+    noise: Numbers
+    time: Numbers
+
+    def __call__(self, x: Float[Array, " d"], t: Array) -> Float[Array, ""]:
+        nodes = _APART * np.arange(-_NODES, _NODES + 1.0)
+        weights = np.exp(-0.5 * nodes**2)
+        s = self.time - t
+        spread = self.noise * jnp.sqrt(2.0 * s + _TINY)
+        y = (x + s - 1.0)[:, None] + spread * jnp.asarray(nodes, x.dtype)[None, :]
+        weights = jnp.asarray(weights / np.sum(weights), x.dtype)
+        return -jnp.sum(jnp.log(jnp.exp(-_bumpy(y) / x.size) @ weights))
+
+
+def _steered(x: Float[Array, " d"], a: Float[Array, " d"]) -> Float[Array, " d"]:
+    return 1.0 + 2.0 * a
+
+
+class _Effort(eqx.Module):
+    """`|a|^2 / noise^2`."""
+
+    noise: Numbers
+
+    def __call__(self, x: Float[Array, " d"], a: Float[Array, " d"]) -> Float[Array, ""]:
+        return jnp.dot(a, a) / jnp.asarray(self.noise, x.dtype) ** 2
+
+
+@recorded
+def steered_bumps(
+    dim: int = 10, *, noise: float = 0.2, time: float = 1.0, place: float = 0.0
+) -> Problem:
+    """A control problem with a horizon whose cost at the end has many bumps.
+
+    `dX = (1 + 2 a) dt + sqrt(2) noise dW` from `place (1, ..., 1)`, on the diagonal; running cost
+    `|a|^2 / noise^2`, at the end `mean_i h(X_i - 1)`, `h(y) = sin(y - pi/2) + sin(1 / (0.3/pi + y^2))`.
+    The best action is `-noise^2 grad u`, so that `u_t + sum u_i + noise^2 Lap u - noise^2 |grad u|^2 = 0`,
+    and `u = -sum_i log E exp(-h(x_i + s - 1 + noise sqrt(2 s) N) / d)`, `s` the time that is left: an
+    integral in one dimension.
+
+    Source: the second and third problem of Cai, Fang, Zhang and Zhou, DF-MartNet (noise 0.2 and 0.1).
+    """
+    spread = float(real("noise", noise, least=0.05, most=1.0))
+    end, where = float(real("time", time, above=0.0)), float(real("place", place))
+    control = Control(
+        actions=FreeActions(as_dimension(dim)),
+        drift=_steered,
+        sigma=math.sqrt(2.0) * spread,
+        cost=_Effort(np.asarray(spread)),
+    )
+    return Problem(
+        Space(dim, start=where),
+        control,
+        time=end,
+        terminal=_MeanOfBumps(),
+        exact=_MeanOfBumpsValue(np.asarray(spread), np.asarray(end)),
+        name="steered_bumps",
     )
