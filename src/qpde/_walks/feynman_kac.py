@@ -18,13 +18,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from .._arguments import a_seed, flag, real, shown, whole
 from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
+from .._machines.blocks import shared
+from .._machines.place import BLOCKS, here
 from .._precision import by_chunks, keys_from, x64
 from .._problem.points import as_rows
 from .._problem.problem import Problem
@@ -32,7 +35,7 @@ from .._problem.solution import Solution
 from .._train.interrupt import Keyboard
 from .._train.progress import Walks
 from .._trust.residual import rough_parts
-from .estimate import Estimate, make_estimate, walk_all
+from .estimate import Estimate, joined, make_estimate, parts_of, walk_all
 from .plan import Base, make_plan
 from .tally import MOST, Tally
 
@@ -78,7 +81,6 @@ def feynman_kac(
     Walks that do not end are no error: `status` says so, `unfinished` how many, and their points get infinite
     intervals. Raises `ValueError` for equations that are not affine in `u`, or in which `c < 0`.
     """
-    start = time.perf_counter()
     if not isinstance(solution, Solution | Problem):
         raise ValueError(
             f"feynman_kac takes a qpde.Solution or a qpde.Problem, got {shown(solution)}."
@@ -86,6 +88,52 @@ def feynman_kac(
     problem = solution.problem if isinstance(solution, Solution) else solution
     _check_options(accuracy, walks, confidence, progress)
     where = as_rows(points, problem.dim)
+    (key,) = keys_from(a_seed(seed), 1)
+    given = np.asarray(points, np.float64)
+    if here() is not None and accuracy is None and len(where) > 1:
+        return _in_blocks(solution, given, where, walks, confidence, key)
+    return _estimated(solution, given, where, accuracy, walks, confidence, key, progress)
+
+
+def _in_blocks(
+    solution: Solution | Problem,
+    points: np.ndarray,
+    where: np.ndarray,
+    walks: int | None,
+    confidence: float,
+    key: PRNGKeyArray,
+) -> Estimate:
+    """The estimate by processes that work together: blocks of points, each with walks of its own."""
+    start = time.perf_counter()
+    blocks = np.array_split(np.arange(len(where)), min(BLOCKS, len(where)))
+    most = max(map(len, blocks))
+    own: list[Estimate] = []
+
+    def one(index: int) -> dict[str, np.ndarray]:
+        # Where blocks are not of one length, some have their first points twice.
+        rows = where[np.resize(blocks[index], most)]
+        part = jr.fold_in(key, index)
+        own.append(_estimated(solution, rows, rows, None, walks, confidence, part, False))
+        return parts_of(own[-1])
+
+    found = shared(one, len(blocks))
+    sizes = [len(block) for block in blocks]
+    return joined(own[0], found, sizes, points, time.perf_counter() - start)
+
+
+def _estimated(
+    solution: Solution | Problem,
+    points: np.ndarray,
+    where: np.ndarray,
+    accuracy: float | None,
+    walks: int | None,
+    confidence: float,
+    key: PRNGKeyArray,
+    progress: bool,
+) -> Estimate:
+    """The estimate by this process alone."""
+    start = time.perf_counter()
+    problem = solution.problem if isinstance(solution, Solution) else solution
     generator = Generator.of(problem.operator)
     distance = _at_points(_distance, problem.domain, where)
     inside = _check_inside(problem.domain, where, distance)
@@ -93,7 +141,6 @@ def feynman_kac(
     bases = np.stack([_at_points(_base, base, where[inside]) for base in plan.bases])
     edge = _at_points(_base, Base(problem.data), where)
     tally = Tally(plan, where[inside], distance[inside], bases)
-    (key,) = keys_from(a_seed(seed), 1)
     with Walks(progress) as bar, Keyboard() as keyboard:
 
         def report(done: int) -> None:
@@ -113,7 +160,7 @@ def feynman_kac(
     return make_estimate(
         tally,
         plan,
-        np.asarray(points, np.float64),
+        points,
         inside,
         edge,
         confidence=confidence,
