@@ -2,9 +2,9 @@
 
     python benchmarks/default_risk.py --budget 60
 
-The equation is nonlinear in `u` (a default rate that depends on the value), the payoff the smallest of 100
-prices. No exact value is known; the multilevel Picard value of the literature is 57.300. `feynman_kac` gives a
-two-sided interval, from two linear problems, without training and with a network.
+The equation is nonlinear in `u` (a default rate that depends on the value), the payoff the smallest of
+100 prices. No exact value is known; the multilevel Picard value of the literature is 57.300.
+`feynman_kac` gives a two-sided interval, from two linear problems, without training and with a network.
 """
 
 import argparse

@@ -23,6 +23,7 @@ ROOMS = [
         "_arguments",
         "_precision",
         "_compiled",
+        "_machines",
         "_program",
         "activations",
         "_field",

@@ -22,6 +22,7 @@ from ._files.damage import DamagedFile
 from ._files.lock import Locked
 from ._limit.kernel import TangentKernel, finite_kernel
 from ._limit.solve import Limit, LimitSolution, solve_limit
+from ._machines.place import distributed
 from ._monotone.cordes import Cordes, cordes
 from ._monotone.laws import suggest_measure
 from ._monotone.monotonicity import Ground, Monotonicity, monotonicity
@@ -108,6 +109,7 @@ __all__ = [  # noqa: RUF022 - by topic
     "presets",
     "zoo",
     "cache_compilations",
+    "distributed",
     # control
     "Control",
     "FreeActions",

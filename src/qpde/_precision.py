@@ -116,6 +116,23 @@ def keys_from(seed: int, count: int) -> list[PRNGKeyArray]:
     return [jr.wrap_key_data(jnp.asarray(pair), impl="threefry2x32") for pair in words]
 
 
+# Numbers of an array of points, one row a point: 32 points in a million dimensions.
+_NUMBERS = 2**25
+
+
+def fitting(count: int, dim: int, *, least: int = 1, numbers: int = _NUMBERS) -> int:
+    """`count` points, or as many fewer as leaves them at most so many `numbers`, but never below `least`."""
+    return int(max(min(count, numbers // dim), min(least, count)))
+
+
+def few_at_a_time(function: Callable[[Array], Any], points: Any, numbers: int = _NUMBERS) -> Any:
+    """`function` of all points inside a program, of as many together as have at most so many numbers."""
+    size = fitting(len(points), points.shape[1], numbers=numbers)
+    if size == len(points):
+        return jax.vmap(function)(points)
+    return jax.lax.map(function, points, batch_size=size)
+
+
 def by_chunks(
     program: Callable[[np.ndarray], Any],
     points: np.ndarray,

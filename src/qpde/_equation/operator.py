@@ -369,6 +369,13 @@ class _Parts(eqx.Module):
         return at.quadratic(w[None])[0], at.grad, -at.value
 
 
+def is_affine_in_second(domain: AbstractDomain, equation: Equation) -> bool:
+    """Whether `dF/dHess` does not depend on second derivatives, by the program."""
+    jet = [lower for lower, _ in every_jet(domain)]
+    second = dependencies(_Parts(equation), *jet, jet[0])[0]
+    return not second & {3, 4}
+
+
 def _is_isotropic(equation: Equation, jet: list[Any]) -> bool:
     """Whether the second-order part is a multiple of the Laplacian; nothing is computed."""
     found: list[bool] = []

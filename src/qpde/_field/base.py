@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from .._arguments import a_function, reals
 from .._precision import Numbers, like, number
-from .form import AbstractForm, Factor, Identity, Matrix, Spatial
+from .form import AbstractForm, Coordinates, Factor, Identity, Matrix, Spatial
 from .jet import At, Source
 from .slips import check_signature
 
@@ -165,6 +165,8 @@ class Autodiff(AbstractField):
 
         if isinstance(form, Identity | Spatial):
             return _total(axis, jnp.arange(x.size - isinstance(form, Spatial)))
+        if isinstance(form, Coordinates):
+            return form.scale * _total(axis, form.chosen)
         if isinstance(form, Factor):
             return _total(lambda v: jnp.dot(v, slope(v)), form.sigma.T.astype(x.dtype))
         return form.contract(self.hessian(x))

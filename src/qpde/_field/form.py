@@ -5,7 +5,7 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 class AbstractForm(eqx.Module):
@@ -93,6 +93,28 @@ class Factor(AbstractForm):
 
     def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n k"], AbstractForm]:
         return w @ self.sigma, Identity()
+
+
+class Coordinates(AbstractForm):
+    """`a = scale sum_j e_j e_j'` over some coordinates, which may repeat: a sample of the Laplacian."""
+
+    chosen: Int[Array, " k"]
+    scale: Float[Array, ""]
+
+    def apply(self, v: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.zeros_like(v).at[self.chosen].add(self.scale * v[self.chosen])
+
+    def quadratic(self, w: Float[Array, "... d"]) -> Float[Array, "..."]:
+        return self.scale * jnp.sum(jnp.square(w[..., self.chosen]), axis=-1)
+
+    def contract(self, hessian: Float[Array, "d d"]) -> Float[Array, ""]:
+        return self.scale * jnp.sum(hessian[self.chosen, self.chosen])
+
+    def diagonal(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        return jnp.zeros_like(x).at[self.chosen].add(self.scale)
+
+    def seed(self, w: Float[Array, "n d"]) -> tuple[Float[Array, "n k"], AbstractForm]:
+        return jnp.sqrt(self.scale) * w[:, self.chosen], Identity()
 
 
 class Matrix(AbstractForm):

@@ -18,10 +18,12 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compiled import compiled
-from .._precision import Numbers
+from .._precision import Numbers, few_at_a_time
 
 # Points at which the residual's spread is taken, at least.
 POINTS = 512
+# Numbers of the points that are differentiated at a time.
+AT_ONCE = 2**22
 
 
 @compiled
@@ -37,7 +39,8 @@ def aligned_weights(
 
     `half` is the scale of the frame. All of it is done in the precision of the points, float64.
     """
-    r, slopes = jax.vmap(jax.value_and_grad(residual))(points)
+    # What reverse mode keeps of a point is many times as large as the point.
+    r, slopes = few_at_a_time(jax.value_and_grad(residual), points, AT_ONCE)
     spread = jnp.std(r)
     varies = spread > 1e-6 * jnp.max(jnp.abs(r))
     length = jr.uniform(jr.fold_in(key, 1), (count, 1), points.dtype)

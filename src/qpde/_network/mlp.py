@@ -14,9 +14,12 @@ from .. import activations
 from .._arguments import flag, shown
 from .._domain.base import AbstractDomain
 from .._field.base import AbstractField
-from .._field.form import AbstractForm
+from .._field.form import AbstractForm, Identity
 from ..activations import AbstractActivation
 from .base import AbstractNetwork, Frame, as_width, generator
+
+# Directions that are carried through the layers at a time, where there are more.
+_COLUMNS = 1_024
 
 
 class MLP(AbstractNetwork):
@@ -87,12 +90,44 @@ class DeepField(AbstractField):
         z = self.weights[0] @ self.frame(x) + self.biases[0]
         jacobian, form = form.seed(self.frame.slopes(self.weights[0]))
         jacobian = jacobian.T  # a row a direction: over all points this is one product of matrices
+        if len(jacobian) > _COLUMNS and isinstance(form, Identity):
+            return self._trace_in_blocks(z, jacobian)
         trace = jnp.zeros_like(z)
         for w, b in zip(self.weights[1:], self.biases[1:], strict=True):
             s, s1, s2 = self.activation.derivatives(z, 2)
             trace = w @ (s1 * trace + s2 * form.quadratic(jacobian.T))
             jacobian = (s1[None, :] * jacobian) @ w.T
             z = w @ s + b
+        return trace[0]
+
+    def _trace_in_blocks(self, z: Array, jacobian: Float[Array, "k n"]) -> Float[Array, ""]:
+        """The same for many directions, of which only a block is carried at a time.
+
+        `(J J')_ii` is a sum over directions, layer by layer.
+        """
+        derivatives = []
+        for w, b in zip(self.weights[1:], self.biases[1:], strict=True):
+            derivatives.append(self.activation.derivatives(z, 2))
+            z = w @ derivatives[-1][0] + b
+
+        def squares(block: Float[Array, "k n"]) -> list[Array]:
+            found = []
+            for w, (_, s1, _) in zip(self.weights[1:], derivatives, strict=True):
+                found.append(jnp.sum(block * block, axis=0))
+                block = (s1[None, :] * block) @ w.T
+            return found
+
+        whole = len(jacobian) // _COLUMNS
+        blocks = jacobian[: whole * _COLUMNS].reshape(whole, _COLUMNS, -1)
+
+        def add(total: list[Array], block: Array) -> tuple[list[Array], None]:
+            return jax.tree.map(jnp.add, total, squares(block)), None
+
+        rest = squares(jacobian[whole * _COLUMNS :])
+        total, _ = jax.lax.scan(jax.checkpoint(add), rest, blocks)
+        trace = jnp.zeros_like(total[0])
+        for w, (_, s1, s2), square in zip(self.weights[1:], derivatives, total, strict=True):
+            trace = w @ (s1 * trace + s2 * square)
         return trace[0]
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:

@@ -13,9 +13,9 @@ from .._arguments import flag, real
 from .._domain.base import AbstractDomain
 from .._field.base import SourcedField
 from .._field.form import AbstractForm
-from .._precision import Numbers
+from .._precision import Numbers, fitting
 from ..activations import AbstractActivation
-from .aligned import POINTS, aligned_weights
+from .aligned import AT_ONCE, POINTS, aligned_weights
 from .base import AbstractNetwork, Frame, Frozen, Start, as_width, generator
 
 
@@ -104,7 +104,10 @@ class Shallow(AbstractNetwork):
         count = round(self.aligned * self.width)
         if count == 0:
             return field
-        points = start.points(key, max(count, POINTS))
+        # Its spread needs many points, and gradients as many as units: in so many dimensions no more.
+        points = start.points(
+            key, fitting(max(count, POINTS), len(field.w), least=count, numbers=AT_ONCE)
+        )
         new = aligned_weights(field.w, field.frame.half.array, start.residual(), points, key, count)
         return eqx.tree_at(lambda f: f.w, field, jnp.asarray(new, field.w.dtype))
 

@@ -16,13 +16,15 @@ from .._domain.base import AbstractDomain
 from .._field.form import Identity, Spatial
 from .._field.jet import Jet, Quadratic, Sum
 from .._field.linearise import Coefficients, linearise
-from .._precision import key_from, like
+from .._precision import few_at_a_time, fitting, key_from, like
 
 if TYPE_CHECKING:
     from .problem import Problem
 
 # Points and random directions used by the checks.
 _POINTS, _DIRECTIONS = 64, 64
+# Numbers of the points that are looked at together.
+_AT_ONCE = 2**22
 # What of its largest value inside `eta` may have on the boundary, for rounding.
 _ZERO = 1e-9
 # Up to this dimension eigenvalues are computed, so the sign check is complete at each point;
@@ -31,12 +33,12 @@ _EIGEN = 100
 
 # What was seen at the points is said as that: elsewhere the equation may be another.
 _GROWS = (
-    f"At {_POINTS} random points u itself enters with the sign of growth: c < 0 in `A : Hess u + b . grad u "
+    "At {count} random points u itself enters with the sign of growth: c < 0 in `A : Hess u + b . grad u "
     "- c u`. Near an eigenvalue solutions explode, and bounds need that it is far. If it is meant as a "
     "discount or a killing rate, change its sign."
 )
 _DEGENERATE = (
-    f"At {_POINTS} random points there is no second derivative along {{axes}}. If that is time, a value is "
+    "At {count} random points there is no second derivative along {axes}. If that is time, a value is "
     "prescribed on its last slice too, where the solution has one of its own: unless they agree, no network "
     "resolves the layer between them. Problem(..., time=T, initial=u0) solves equations in time."
 )
@@ -55,9 +57,10 @@ class _Places(eqx.Module):
 def _places(domain: AbstractDomain) -> _Places:
     """A program of the domain's own, which other problems on such a domain share."""
     inside_key, edge_key = jr.split(key_from(0))
-    inside = domain.sample(inside_key, _POINTS)
-    edge = domain.sample_boundary(edge_key, _POINTS)
-    if inside.shape != (_POINTS, domain.dim) or edge.shape != (_POINTS, domain.dim):
+    count = fitting(_POINTS, domain.dim)
+    inside = domain.sample(inside_key, count)
+    edge = domain.sample_boundary(edge_key, count)
+    if inside.shape != (count, domain.dim) or edge.shape != (count, domain.dim):
         raise ValueError(f"The domain's samplers must return (n, {domain.dim}) points.")
     eta = jax.vmap(domain.eta.value)
     return _Places(inside, edge, eta(inside), eta(edge))
@@ -83,18 +86,22 @@ def _probe(problem: "Problem", places: Any, bumps: Quadratic, directions: Any) -
             if problem.order == 4:
                 # The leading part of L = -Lap^2 is positive, as that of Lap.
                 return -found.bilaplacian[None], found.value, jnp.abs(found.bilaplacian) + 0.0 * x
-            return _second_order(found, directions), found.value, jnp.abs(found.diagonal())
+            # Depending on x, lest the compiler computes the maximum over all points of a constant itself.
+            along = jnp.abs(found.diagonal()) + 0.0 * x
+            return _second_order(found, directions), found.value, along
 
         start = like(x, problem.equation(x, base))
-        return start, jax.vmap(coefficients)(bumps)
+        second, value, along = jax.vmap(coefficients)(bumps)
+        return start, (second, value, jnp.max(along, axis=0))
 
-    start, (second, value, along) = jax.vmap(at)(places.inside)
+    # Every point meets several jets: in tens of thousands of dimensions a few points at a time.
+    start, (second, value, along) = few_at_a_time(at, places.inside, _AT_ONCE)
     return _Sample(
         data=jax.vmap(problem.boundary.value)(jnp.concatenate([places.inside, places.edge])),
         start=start,
         second=second,
         value=value,
-        along=jnp.max(along, axis=(0, 1)),
+        along=jnp.max(along, axis=0),
     )
 
 
@@ -173,11 +180,11 @@ def _notes(growth: np.ndarray, along: np.ndarray, evolves: bool) -> tuple[str, .
     """
     notes = []
     if not evolves and np.all(growth >= 0) and np.any(growth > 0):
-        notes.append(_GROWS)
+        notes.append(_GROWS.format(count=len(growth)))
     flat = [f"x[{axis}]" for axis in np.flatnonzero(along == 0)]
     if flat:
         few = flat if len(flat) <= 3 else [*flat[:2], f"{len(flat) - 2} more coordinates"]
-        notes.append(_DEGENERATE.format(axes=" and ".join(few)))
+        notes.append(_DEGENERATE.format(count=len(growth), axes=" and ".join(few)))
     return tuple(notes)
 
 

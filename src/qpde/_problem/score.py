@@ -16,7 +16,8 @@ from .._control.base import AbstractControl
 from .._control.policy import Greedy, Known
 from .._domain.base import AbstractDomain, drawn
 from .._field.base import AbstractField
-from .._precision import cast, key_from, like
+from .._machines.blocks import shared
+from .._precision import cast, fitting, key_from, like
 from .measure import AbstractMeasure, drawn_by
 from .problem import Problem
 from .trial import Trial
@@ -25,7 +26,7 @@ from .trial import Trial
 # keeps from the boundary, where it is 0/0.
 _POINTS, _MARGIN = 100_000, 0.01
 # Points of one compiled chunk; coordinates of all points and of one chunk: thousands of dimensions get fewer.
-_CHUNK, _NUMBERS, _CHUNK_NUMBERS = 1_024, 4e8, 2**25
+_CHUNK, _NUMBERS, _LEAST, _CHUNK_NUMBERS = 1_024, 1e8, 64, 2**23
 # Points at which actions are compared: a best one may be the solution of a large system.
 _ACTIONS = 8_000
 
@@ -38,8 +39,8 @@ class Score:
     `relative_l2_error`; `max_relative_error`, the largest `|Q - u| / |u|` at points at least 1 % of the
     inradius away from the boundary (in thousands of dimensions no point is: None); `skill`, the
     error divided by that of the best constant `c` in `c eta + f` (1: nothing was learned), and in the whole
-    space by that of the best trivial answer: the expectation of the data, the flow of the reaction from it, or
-    that constant; `control_error`, of a control problem, the relative L2 error of the best actions.
+    space by that of the best trivial answer: the expectation of the data, the flow of the reaction from it,
+    or that constant; `control_error`, of a control problem, the relative L2 error of the best actions.
     """
 
     loss: float
@@ -66,22 +67,25 @@ class Score:
 
 def score_of(problem: Problem, trial: Trial, measure: AbstractMeasure, seed: int) -> Score:
     """Score a trial function on points that no training has seen."""
-    count = int(np.clip(_NUMBERS / problem.dim, 1_000, _POINTS))
-    size = int(np.clip(_CHUNK_NUMBERS / problem.dim, 64, _CHUNK))
+    count = int(np.clip(_NUMBERS / problem.dim, _LEAST, _POINTS))
+    size = fitting(_CHUNK, problem.dim, least=4, numbers=_CHUNK_NUMBERS)
     wide, domain, law = (cast(tree, "float64") for tree in (trial, problem.domain, measure))
-    parts, actions = [], []
-    for i in range(-(-count // size)):
+    control, exact = problem.equation, problem.exact
+
+    def drawn_in(i: int) -> tuple[Array, Array, Array]:
         key = key_from(seed, 0x5C0DE, i)
         points, weights = drawn_by(law, key, size)
         # Errors are taken in the plain L2 norm, whatever law the training used.
-        known = problem.exact is not None
-        uniform = drawn(domain, jr.fold_in(key, 1), size) if known else points
-        part = _chunk(wide, domain, problem.factor, problem.exact, points, weights, uniform)
-        control, exact = problem.equation, problem.exact
-        if isinstance(control, AbstractControl) and exact is not None and i * size < _ACTIONS:
-            found = _squared_actions(control, wide, exact, uniform)
+        return points, weights, points if exact is None else drawn(domain, jr.fold_in(key, 1), size)
+
+    def part(i: int) -> tuple[Array, ...]:
+        return _chunk(wide, domain, problem.factor, exact, *drawn_in(i))
+
+    parts, actions = shared(part, -(-count // size)), []
+    if isinstance(control, AbstractControl) and exact is not None:
+        for i in range(-(-min(count, _ACTIONS) // size)):
+            found = _squared_actions(control, wide, exact, drawn_in(i)[2])
             actions.append([np.asarray(column) for column in found])
-        parts.append([np.asarray(column) for column in part])
     columns = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
     squares, weights = columns[0], columns[1]
     loss = float(np.mean(weights * squares))

@@ -1,5 +1,6 @@
 """The trial function `Q = S eta + f`: one point in, one number out."""
 
+import dataclasses
 import functools
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +12,7 @@ from .._domain.squared import Cosines, Moved
 from .._field.base import AbstractField, by_value
 from .._field.form import AbstractForm
 from .._field.jet import At, Equation, Jet, Product, Source, Sum
+from .._field.sampled import Sampled, Sampling
 from .._network.moved import MovedShallowAt
 from .._network.shallow import ShallowField
 from .._precision import Numbers, like
@@ -38,6 +40,7 @@ class Trial(eqx.Module):
     orientation: Numbers
     exact_boundary: bool = eqx.field(static=True)
     coordinates: Cosines | None = None  # those of the network, where they are not x itself
+    sampling: Sampling | None = None  # of the network's second derivatives, in training
 
     @classmethod
     def of(cls, problem: Problem, network: AbstractField, *, exact_boundary: bool) -> "Trial":
@@ -55,6 +58,10 @@ class Trial(eqx.Module):
     def with_network(self, network: AbstractField) -> "Trial":
         """The same trial function around another network."""
         return eqx.tree_at(lambda t: t.network, self, network)
+
+    def sampled(self, sampling: Sampling) -> "Trial":
+        """The same function, the second-order traces of whose network are estimates."""
+        return dataclasses.replace(self, sampling=sampling)
 
     def by_values(self) -> "Trial":
         """The same function, with no derivative taken from a closed form that is not this library's."""
@@ -77,6 +84,10 @@ class Trial(eqx.Module):
         return Jet(Product(Jet(eta.at(x), x), Jet(source, x), cross), x)
 
     def _source(self, network: AbstractField, x: Float[Array, " d"]) -> Source:
+        source = self._exact(network, x)
+        return source if self.sampling is None else Sampled(source, self.sampling, x)
+
+    def _exact(self, network: AbstractField, x: Float[Array, " d"]) -> Source:
         if self.coordinates is not None and type(network) is ShallowField:
             return MovedShallowAt(network, self.coordinates, x)
         if self.coordinates is not None:

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -80,6 +81,13 @@ class AbstractRule(eqx.Module):
     def boundary_loss(self, trial: Trial, edge: Float[Array, "n d"]) -> Float[Array, ""]:
         """What the rule makes small beside the mean of `(L Q)^2`, at boundary points; zero by default."""
         return jnp.zeros((), edge.dtype)
+
+    def residuals(
+        self, trial: Trial, points: Float[Array, "n d"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """`L Q` at held-out points twice: independent estimates where a rule makes such, else the same."""
+        residual = jax.vmap(trial.residual)(points)
+        return residual, residual
 
     def held_out_loss(
         self, residual: Float[Array, " n"], weights: Float[Array, " n"]

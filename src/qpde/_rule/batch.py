@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._arguments import real
-from .._precision import cast
+from .._machines.blocks import added, is_shared, mapped
+from .._machines.place import BLOCKS, here
+from .._precision import cast, fitting
 from .._problem.measure import AbstractMeasure
 from .schedule import AbstractSchedule, Clock
 
@@ -48,12 +50,12 @@ class Draw(eqx.Module):
         def part(i: Any) -> Any:
             return function(self._batch(i, i * self.chunk))
 
-        if self.single:
-            return part(0)
-        zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, 0))
         count = (self.size + self.chunk - 1) // self.chunk
-        return jax.lax.fori_loop(
-            0, count, lambda i, total: jax.tree.map(jnp.add, total, part(i)), zero
+        if not is_shared():
+            return part(0) if self.single else _total(part, 0, count)
+        each = (count + BLOCKS - 1) // BLOCKS
+        return added(
+            mapped(lambda b: _total(part, b * each, jnp.minimum((b + 1) * each, count)), BLOCKS)
         )
 
     def whole(self, count: int) -> list[Batch]:
@@ -67,6 +69,14 @@ class Draw(eqx.Module):
         kept = before + jnp.arange(self.chunk) < self.size
         equal = kept.astype(weights.dtype) / self.size
         return Batch(points, weights * equal, equal, jr.fold_in(key, 1))
+
+
+def _total(part: Callable[[Any], Any], start: Any, stop: Any) -> Any:
+    """The sum of `part(i)` from `start` to `stop`."""
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(part, 0))
+    return jax.lax.fori_loop(
+        start, stop, lambda i, total: jax.tree.map(jnp.add, total, part(i)), zero
+    )
 
 
 # Micro-batches of about this many points: large enough to keep the matrix products busy, small enough
@@ -88,15 +98,19 @@ def largest_batch(batch: AbstractSchedule, step: int, total: int) -> float:
 
 
 def chunk_size(
-    batch: AbstractSchedule, total: int, *, whole_batch: bool = False
+    batch: AbstractSchedule, total: int, dim: int = 1, *, whole_batch: bool = False
 ) -> tuple[int, bool]:
     """The size of a micro-batch for a run, and whether one is always enough.
 
     With `whole_batch` it is the size of the largest batch, because the rule takes all points at once.
+    Otherwise the points of a micro-batch fit into memory in any dimension.
     """
     ends = [batch_sizes(batch, t, t + 1, total)[0] for t in (0, total - 1)]
     largest = int(max(ends))
     if whole_batch:
         return largest, True
     parts = max(1, round(largest / (_CONSTANT if ends[0] == ends[1] else _CHANGING)))
+    parts = max(parts, -(-largest // fitting(largest, dim)))
+    if here() is not None:  # as many for every block
+        parts = BLOCKS * -(-parts // BLOCKS)
     return -(-largest // parts), parts == 1 and batch.monotone

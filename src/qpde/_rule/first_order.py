@@ -23,6 +23,7 @@ from .._precision import Numbers
 from .._problem.trial import Trial
 from .base import AbstractRule, Info
 from .batch import Batch, Draw
+from .estimates import as_draws, check_network, estimated, held_out
 from .schedule import AbstractSchedule, Clock, Cosine, Fixed, as_schedule
 
 # One optimiser object for the whole process: its functions are compared by identity, so every run
@@ -128,11 +129,15 @@ class QLearning(AbstractRule):
     - `optimiser`: any Optax optimiser that needs the gradient only, with its own rate (`rate` then
       multiplies it and is 1 by default), or `qpde.Flow`.
     - `truncation`: off by default.
+    - `draws`: for `MLP` and networks of one's own in thousands of dimensions, where the exact Laplacian costs
+      `d` directions. So many coordinates, an even number such as 16, are drawn at every point instead; the
+      direction stays right on average (see `_field/sampled.py`). `L Q` at the end is exact.
     """
 
     optimiser: Any
     rate: AbstractSchedule
     truncation: Truncation | None
+    draws: int | None = eqx.field(static=True)
     exact_boundary = True
     name = "q-learning"
 
@@ -142,15 +147,21 @@ class QLearning(AbstractRule):
         *,
         optimiser: Any = None,
         truncation: Truncation | None = None,
+        draws: int | None = None,
         **unknown: Nothing,
     ):
-        no_others("QLearning", unknown, "rate, optimiser and truncation")
+        no_others("QLearning", unknown, "rate, optimiser, truncation and draws")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
         if truncation is not None:
             an_instance("truncation", truncation, Truncation, "qpde.Truncation(3.0)")
-        self.truncation = truncation
+        self.truncation, self.draws = truncation, as_draws(draws)
+        if self.draws is not None and truncation is not None:
+            raise ValueError(
+                "draws and truncation do not go together: a truncated estimate of L Q is biased. Give one."
+            )
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
+        check_network(trial, self.draws)
         level = None if self.truncation is None else self.truncation.level_for(trial)
         return _State(self.optimiser.init(trainable(trial.network)[0]), level)
 
@@ -163,14 +174,18 @@ class QLearning(AbstractRule):
     ) -> tuple[Trial, _State, Info]:
         params, rest = trainable(trial.network)
 
-        def forward(params: PyTree, points: Array) -> tuple[Array, Array]:
+        def forward(params: PyTree, batch: Batch) -> tuple[Array, tuple[Array, Array]]:
             moved = trial.with_network(eqx.combine(params, rest))
-            return jax.vmap(moved.value_and_residual)(points)
+            if self.draws is None:
+                value, residual = jax.vmap(moved.value_and_residual)(batch.points)
+                return value, (residual, residual * residual)
+            value, first, second = estimated(moved, batch, self.draws)
+            return value, (0.5 * (first + second), first * second)
 
         def part(batch: Batch) -> tuple[PyTree, Any]:
             # `L Q` rides along as an auxiliary output: computed with Q, never differentiated.
-            _, pullback, residual = jax.vjp(
-                lambda p: forward(p, batch.points), params, has_aux=True
+            _, pullback, (residual, square) = jax.vjp(
+                lambda p: forward(p, batch), params, has_aux=True
             )
             psi, force, inside = residual, residual, jnp.ones_like(residual)
             if self.truncation is not None:
@@ -179,32 +194,60 @@ class QLearning(AbstractRule):
                 inside = (jnp.abs(residual) <= state.level).astype(residual.dtype)
             # The direction is E[F(L Q) grad(-Q)]: -Q, because theta moves against it.
             (gradient,) = pullback(-batch.weights * force)
-            means = jnp.stack([residual * residual, psi * psi]) @ batch.weights
+            error = square if self.truncation is None else psi * psi
+            means = jnp.stack([square, error]) @ batch.weights
             return gradient, (*means, jnp.dot(inside, batch.equal))
 
         gradient, (loss, error, active) = draw.expect(part)
         return _descend(self, trial, state, gradient, clock, loss, error, active)
 
+    def residuals(
+        self, trial: Trial, points: Float[Array, "n d"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        if self.draws is None:
+            return super().residuals(trial, points)
+        return held_out(trial, points, self.draws)
+
 
 class DeepGalerkin(AbstractRule):
-    """The baseline: descend the gradient of `E[(L Q)^2]`, taken through `L`, on `Q = S eta + f`."""
+    """The baseline: descend the gradient of `E[(L Q)^2]`, taken through `L`, on `Q = S eta + f`.
+
+    `draws` is as in `QLearning`: the square is then a product of two independent estimates.
+    """
 
     optimiser: Any
     rate: AbstractSchedule
+    draws: int | None = eqx.field(static=True)
     exact_boundary = True
     name = "deep-galerkin"
 
-    def __init__(self, rate: Any = None, *, optimiser: Any = None, **unknown: Nothing):
-        no_others("DeepGalerkin", unknown, "rate and optimiser")
+    def __init__(
+        self,
+        rate: Any = None,
+        *,
+        optimiser: Any = None,
+        draws: int | None = None,
+        **unknown: Nothing,
+    ):
+        no_others("DeepGalerkin", unknown, "rate, optimiser and draws")
         self.optimiser, self.rate = _optimiser(optimiser, rate)
+        self.draws = as_draws(draws)
 
     def init(self, trial: Trial, key: PRNGKeyArray) -> _State:
+        check_network(trial, self.draws)
         return _State(self.optimiser.init(trainable(trial.network)[0]))
 
     def step(
         self, trial: Trial, state: _State, draw: Draw, clock: Clock
     ) -> tuple[Trial, _State, Info]:
         return _descend_loss(self, trial, state, draw, clock, lambda trial, batch: 0.0)
+
+    def residuals(
+        self, trial: Trial, points: Float[Array, "n d"]
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        if self.draws is None:
+            return super().residuals(trial, points)
+        return held_out(trial, points, self.draws)
 
 
 class Penalty(AbstractRule):
@@ -285,8 +328,11 @@ def _descend_loss(
     def part(batch: Batch) -> tuple[PyTree, Any, Any]:
         def objective(params: PyTree) -> tuple[Any, Any]:
             moved = trial.with_network(eqx.combine(params, rest))
-            residual = jax.vmap(moved.residual)(batch.points)
-            loss = jnp.dot(batch.weights, residual * residual)
+            if getattr(rule, "draws", None) is None:
+                first = second = jax.vmap(moved.residual)(batch.points)
+            else:
+                _, first, second = estimated(moved, batch, rule.draws)
+            loss = jnp.dot(batch.weights, first * second)
             return loss + jnp.sum(batch.equal) * extra(moved, batch), loss
 
         (total, loss), gradient = jax.value_and_grad(objective, has_aux=True)(params)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._field.base import SourcedField
+from .._machines.blocks import mapped
 from .._network.shallow import ShallowAt, ShallowField
 from .._problem.trial import Trial
 from .batch import Batch
@@ -89,4 +90,4 @@ def _mean_of_squares(residuals: Any, batch: Batch) -> Float[Array, " c"]:
         return given[1] @ (found * found)
 
     chunks = points.reshape(parts, size, -1), weights.reshape(parts, size)
-    return jnp.sum(jax.lax.map(part, chunks), axis=0)
+    return jnp.sum(mapped(lambda i: part((chunks[0][i], chunks[1][i])), parts), axis=0)

@@ -35,12 +35,12 @@ from .._field.form import Factor
 from .._field.jet import Jet, Sum
 from .._field.linearise import asks, linearise
 from .._network.shallow import Shallow, ShallowField
-from .._precision import cast, key_from, like
+from .._precision import cast, fitting, key_from, like
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 
 # Fresh points, and coordinates of all points, because thousands of dimensions get fewer.
-_POINTS, _NUMBERS = 2_048, 2**22
+_POINTS, _NUMBERS, _LEAST = 2_048, 2**22, 64
 # Hidden units whose span is searched for a small `|F'(Q) v| / |v|`, beside a constant and `|y|^2`.
 _UNITS = 48
 # Directions of that span that are smaller than this, over the largest, are rounding.
@@ -71,8 +71,12 @@ def sizes_of(solution: Solution) -> Sizes:
     points = np.asarray(drawn(domain, key, count))
     edge = np.asarray(drawn_on_boundary(domain, jr.fold_in(key, 1), count))
     probes = np.asarray(directions(jr.fold_in(key, 2), points.shape))
-    columns = [np.asarray(c) for c in _columns(trial, points, edge, probes)]
-    q, residual, start, terms, edge = columns
+    size = fitting(count, domain.dim, numbers=_NUMBERS)
+    parts = [
+        [np.asarray(c) for c in _columns(trial, *(a[i : i + size] for a in (points, edge, probes)))]
+        for i in range(0, count, size)
+    ]
+    q, residual, start, terms, edge = (np.concatenate(c) for c in zip(*parts, strict=True))
     # A coefficient may not exist at single points (a kink of the equation), where its term is left out.
     terms = np.where(np.isfinite(terms), terms, 0.0)
     return Sizes(
@@ -85,7 +89,9 @@ def sizes_of(solution: Solution) -> Sizes:
 
 
 def _count(dim: int) -> int:
-    return int(np.clip(_NUMBERS / dim, 64, _POINTS))
+    """The number of points; a multiple of the few that are evaluated at a time, and at least 64."""
+    size = fitting(_POINTS, dim, numbers=_NUMBERS)
+    return min(_POINTS, size * -(-_LEAST // size))
 
 
 def rms(values: np.ndarray) -> float:
@@ -148,8 +154,12 @@ def correction(solution: Solution) -> Correction | None:
     trial, domain = cast((solution.trial.by_values(), solution.problem.domain), "float64")
     span = cast(Shallow(_UNITS, polynomial=True).build(domain, key=key_from(0, 0x57)), "float64")
     key = key_from(solution.seed, 0x571F)
-    rows = _span(trial, span, drawn(domain, key, _count(domain.dim)))
-    values, images, residual = (np.asarray(a) for a in rows)
+    count = _count(domain.dim)
+    size = fitting(count, domain.dim, numbers=_NUMBERS)
+    points = np.asarray(drawn(domain, key, count))
+    rows = [_span(trial, span, points[i : i + size]) for i in range(0, count, size)]
+    columns = zip(*rows, strict=True)
+    values, images, residual = (np.concatenate([np.asarray(a) for a in c]) for c in columns)
     good = np.all(np.isfinite(images), axis=1) & np.all(np.isfinite(values), axis=1)
     good &= np.isfinite(residual)
     if good.mean() < 0.99:

@@ -27,8 +27,9 @@ from .sizes import rms
 _POINTS, _WALKS, _PILOT_POINTS, _PILOT_WALKS = 256, 8, 16, 4
 # Rounds before the first look at the interval, and before the second where that does not tell.
 _ROUNDS = (2, 6)
-# Steps of all walks times dimensions: about two seconds. With time steps, walks are done up to a dimension.
-_WORK, _TIME_STEPS = 5e7, 100
+# Steps of all walks times dimensions: about two seconds. With time steps and from sphere to sphere, walks are
+# done up to a dimension.
+_WORK, _TIME_STEPS, _SPHERES = 5e7, 100, 20_000
 # A control variate whose standard error in the pilot is above this share of the values is left out.
 _SPREAD = 0.3
 # The chance, at each look, that the error is above the upper end of the interval or below the lower one.
@@ -76,7 +77,10 @@ def no_walks(problem: Problem) -> str:
         slow = problem.dim > _TIME_STEPS and not quick
     except ValueError as error:
         return str(error)
-    return f"time steps in {problem.dim} dimensions would take too long" if slow else ""
+    if slow:
+        return f"time steps in {problem.dim} dimensions would take too long"
+    many = problem.dim > _SPHERES
+    return f"walks in {problem.dim:,} dimensions would take too long" if many else ""
 
 
 def _on_spheres(operator: Operator) -> bool:

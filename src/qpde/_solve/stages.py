@@ -36,7 +36,7 @@ from .._train.background import Background
 from .._train.checkpoint import holding
 from .._train.memory import make_room
 from .._train.plan import Plan, Progress, checked_budget, make_plan
-from .._train.polish import is_quickly_polished, polished
+from .._train.polish import MANY, is_quickly_polished, polished
 from .._train.run import Run, improved, train, warn_if_untrained
 from .accuracy import Looks
 from .growth import Course, attempts, best_of
@@ -49,6 +49,8 @@ BUDGET = 30.0
 GROWS = True
 # Blocks without progress after which the second-order stage ends.
 _PATIENCE = 8
+# Hidden units in tens of thousands of dimensions, all along gradients of the equation.
+_UNITS = 32
 # Points on which a new solution is compared with the one it began with.
 _FRESH = 8_192
 # Where a run is to end: after so many steps of all stages, or each stage after so many with a status.
@@ -60,6 +62,8 @@ def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
     given = dict(given)
     if "initial" in given:
         return [_finish(problem, given)]
+    if problem.dim > MANY:
+        return [_few_points(problem, given)]
     # On a line the network of the stages does as well, unless second derivatives jump.
     grows = GROWS and "network" not in given and (problem.dim > 1 or chooses(problem.operator))
     if "network" not in given:
@@ -96,6 +100,16 @@ def _finish(problem: Problem, given: dict[str, Any]) -> Plan:
     return make_plan(
         problem, rule=GaussNewton(), steps=400, batch=size, patience=_PATIENCE, **given
     )
+
+
+def _few_points(problem: Problem, given: dict[str, Any]) -> Plan:
+    """The plan in tens of thousands of dimensions: a start, whose output layer is then solved for.
+
+    `L Q` at a point is one number, and steps on fewer points than dimensions do not find a direction. The
+    gradient of `L f` at a point is one already.
+    """
+    given.setdefault("network", Shallow(_UNITS, aligned=1.0))
+    return make_plan(problem, rule=QLearning(), steps=0, batch=_UNITS, patience=1, **given)
 
 
 def are_chosen(plans: list[Plan]) -> bool:
@@ -237,7 +251,8 @@ def _stop(stops: Stops, done: list[Solution]) -> tuple[int, Status] | None:
 def _finished(plans: list[Plan], done: list[Solution]) -> Solution:
     """The best solution, its output layer solved for where the equation is linear."""
     last = best_of(done)[0] if plans[0].grows else done[-1]
-    stages = [_stage(solution) for solution in done]
+    # A start without steps is no stage of its own.
+    stages = [_stage(solution) for solution in done[plans[0].steps == 0 :]]
     ended = done[-1].status in (Status.FINISHED, Status.SETTLED, Status.BUDGET)
     through = plans[0].grows or len(done) == len(plans)
     if ended and through and is_quickly_polished(last):

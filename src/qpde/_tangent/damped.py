@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._machines.blocks import mapped
 from .jacobian import AbstractTangent
 
 # The most points for Cholesky; the points of the preconditioner beyond, the smallest relative residual that
@@ -30,7 +31,7 @@ def solve_damped(
         return _by_gradients(here, dampings)
     lower = here.lower()
     shifts = dampings * (jnp.trace(lower) / residual.size)
-    solutions = jax.lax.map(lambda shift: _by_cholesky(lower, shift, residual), shifts)
+    solutions = mapped(lambda i: _by_cholesky(lower, shifts[i], residual), len(dampings))
     return solutions, shifts[:, None] * solutions
 
 

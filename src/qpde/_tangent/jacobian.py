@@ -10,6 +10,8 @@ import jax.flatten_util
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
+from .._machines.blocks import is_shared, mapped
+from .._machines.place import BLOCKS
 from .._network.base import trainable
 from .._problem.trial import Trial
 
@@ -29,6 +31,10 @@ class AbstractTangent(eqx.Module):
     @abstractmethod
     def stripes(self, spans: list[Span]) -> list[Float[Array, "n b"]]:
         """Columns of `J J'` from `start` to `stop`, without the rows above `start`, for every span."""
+
+    @abstractmethod
+    def rows(self, start: Any, count: int) -> Float[Array, "n m"]:
+        """`count` rows of `J J'`, the first of which a program may choose."""
 
     @abstractmethod
     def diagonal(self) -> Float[Array, " m"]:
@@ -51,8 +57,20 @@ class AbstractTangent(eqx.Module):
         """`J_Q' v`, in the form of the trained arrays."""
 
     def lower(self) -> Float[Array, "m m"]:
-        """`J J'` in its lower triangle, made in block columns: little more than half of all products."""
+        """`J J'` in its lower triangle, made in block columns: little more than half of all products.
+
+        Processes that work together make block rows of all of it.
+        """
         size = self.residual.size
+        if is_shared():
+            each = -(-size // BLOCKS)
+            # The last block begins earlier where the rows do not divide.
+            firsts = [min(block * each, size - each) for block in range(BLOCKS)]
+            starts = jnp.asarray(firsts)
+            blocks = mapped(lambda block: self.rows(starts[block], each), BLOCKS)
+            return jnp.concatenate(
+                [blocks[i, i * each - first :] for i, first in enumerate(firsts)]
+            )[:size]
         stripes = self.stripes(spans(size))
         whole = [jnp.pad(part, ((size - len(part), 0), (0, 0))) for part in stripes]
         return jnp.concatenate(whole, axis=1)
@@ -80,6 +98,9 @@ class Explicit(AbstractTangent):
 
     def stripes(self, spans: list[Span]) -> list[Float[Array, "n b"]]:
         return [self.jacobian[start:] @ self.jacobian[start:stop].T for start, stop in spans]
+
+    def rows(self, start: Any, count: int) -> Float[Array, "n m"]:
+        return jax.lax.dynamic_slice_in_dim(self.jacobian, start, count) @ self.jacobian.T
 
     def diagonal(self) -> Float[Array, " m"]:
         return jnp.sum(self.jacobian * self.jacobian, axis=1)

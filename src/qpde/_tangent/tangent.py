@@ -20,6 +20,7 @@ where the rows of `J_Q`, the Jacobian of `Q`, are `eta s`, `eta c s1` and `eta c
 Other networks, and equations whose matrices vary from point to point, have an explicit Jacobian.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -58,6 +59,11 @@ def _is_shallow(trial: Trial) -> bool:
         return False
     named = (network.c, network.w, network.b, network.polynomial)
     return len(jax.tree.leaves(trainable(network)[0])) == len(jax.tree.leaves(named))
+
+
+# Some rows of an array with a row a point; and the rows and columns of a part of `J J'`.
+Rows = Callable[[Array], Array]
+Cut = tuple[Rows, Rows]
 
 
 class _Free(eqx.Module):
@@ -100,19 +106,21 @@ class _Free(eqx.Module):
         g: Array,
         left: Array,
         right: Array,
-        spans: list[Span],
+        cuts: list[Cut],
     ) -> list[Float[Array, "n b"]]:
         """The products of the rows `f y + g V` and `f`, and of `left` and `right`, as `stripes`."""
         v = self.v
 
-        def one(a: int, b: int) -> Array:
-            yy, vv = y[a:] @ y[a:b].T, v[a:] @ v[a:b].T
-            total = left[a:] @ right[a:b].T + (f[a:] @ f[a:b].T) * (1.0 + yy)
-            total = total + (g[a:] @ g[a:b].T) * vv
-            total = total + (f[a:] @ g[a:b].T) * (y[a:] @ v[a:b].T)
-            return total + (g[a:] @ f[a:b].T) * (v[a:] @ y[a:b].T)
+        def one(rows: Rows, columns: Rows) -> Array:
+            def product(a: Array, b: Array) -> Array:
+                return rows(a) @ columns(b).T
 
-        return [one(*span) for span in spans]
+            total = product(left, right) + product(f, f) * (1.0 + product(y, y))
+            total = total + product(g, g) * product(v, v)
+            total = total + product(f, g) * product(y, v)
+            return total + product(g, f) * product(v, y)
+
+        return [one(*cut) for cut in cuts]
 
 
 class _Central(eqx.Module):
@@ -151,7 +159,7 @@ class _Central(eqx.Module):
         g: Array,
         left: Array,
         right: Array,
-        spans: list[Span],
+        cuts: list[Cut],
     ) -> list[Float[Array, "n b"]]:
         # With z = y + shift the rows are (f + alpha g) z - f shift: one Gram matrix, that of z.
         z = y + self.shift[None, :]
@@ -161,10 +169,13 @@ class _Central(eqx.Module):
         left = jnp.concatenate([left, f, half], axis=1)
         right = jnp.concatenate([right, half, f], axis=1)
 
-        def one(a: int, b: int) -> Array:
-            return left[a:] @ right[a:b].T + (both[a:] @ both[a:b].T) * (z[a:] @ z[a:b].T)
+        def one(rows: Rows, columns: Rows) -> Array:
+            def product(a: Array, b: Array) -> Array:
+                return rows(a) @ columns(b).T
 
-        return [one(*span) for span in spans]
+            return product(left, right) + product(both, both) * product(z, z)
+
+        return [one(*cut) for cut in cuts]
 
 
 def _at_points(
@@ -277,6 +288,17 @@ class Structured(AbstractTangent):
         return total + self.p**2 * yy + 2.0 * self.p * yv + vv + self.curved**2
 
     def stripes(self, spans: list[Span]) -> list[Float[Array, "n b"]]:
+        return self._products(
+            [(lambda t, a=a: t[a:], lambda t, a=a, b=b: t[a:b]) for a, b in spans]
+        )
+
+    def rows(self, start: Any, count: int) -> Float[Array, "n m"]:
+        def some(t: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(t, start, count)
+
+        return self._products([(some, lambda t: t)])[0]
+
+    def _products(self, cuts: list[Cut]) -> list[Float[Array, "n b"]]:
         left = self._bending()
         rows, size = self.residual.size, self.scale
         wide = [size * part.reshape(rows, -1) for part in (self.by_c, left, self.h)]
@@ -288,7 +310,7 @@ class Structured(AbstractTangent):
         first, second, third = wide
         left = jnp.concatenate([first, second, third], axis=1)
         right = jnp.concatenate([first, third, second], axis=1)
-        return self.slopes.products(self.y, d, e, left, right, spans)
+        return self.slopes.products(self.y, d, e, left, right, cuts)
 
     def push(self, change: PyTree) -> Float[Array, " m"]:
         c, w, b = (self.scale * part for part in (change.c, change.w, change.b))

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .._machines.place import here
 from .._precision import x64
 
 
@@ -16,6 +17,10 @@ class Background:
 
     def __init__(self, function: Callable[[], Any]):
         self._function = function
+        self._thread: threading.Thread | None = None
+        place = here()
+        if place is not None and place.count > 1:
+            return  # all processes must run their common programs in one order
         # A daemon, lest a program that nobody needs any more keep the process from ending.
         self._thread = threading.Thread(target=self._work, name="qpde compiles", daemon=True)
         self._thread.start()
@@ -29,4 +34,5 @@ class Background:
 
     def wait(self) -> None:
         """Return when the function has."""
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()

@@ -28,6 +28,7 @@ from .._files.fingerprint import (
 )
 from .._files.lock import FolderLock
 from .._files.whole import remove_leftovers
+from .._machines.place import leads
 from .._problem.problem import Problem
 from .._program.identity import code_of
 from .loop import Loop
@@ -92,8 +93,8 @@ class Checkpoint:
                 f"{self.path} belongs to another run than the other files of its folder. Put the right "
                 "file back, or remove it to begin this stage again."
             )
-        for name, here in self._identity.items():
-            there = header["identity"].get(name)
+        for name in self._identity | header["identity"]:
+            here, there = self._identity.get(name), header["identity"].get(name)
             if there == here:
                 continue
             known = _speaks(here) and _speaks(there)
@@ -136,6 +137,18 @@ class Checkpoint:
         self._written = time.perf_counter()
 
 
+class Silent:
+    """In place of a checkpoint, for processes that write none."""
+
+    due = False
+
+    def read(self, start: Loop) -> None:
+        return None
+
+    def write(self, snapshot: Snapshot) -> None:
+        pass
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder where it is missing."""
     try:
@@ -147,7 +160,7 @@ def make_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def holding(folder: str | os.PathLike[str] | None) -> Iterator[None]:
     """Hold the folder of a run, made where it is missing, against other processes; None is no folder."""
-    if folder is None:
+    if folder is None or not leads():
         yield
         return
     make_folder(Path(folder))

@@ -8,10 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .._compiled import compiled
+from .._machines.blocks import phase, stacked
 from .._network.base import trainable
 from .._precision import cast
 from .._problem.measure import AbstractMeasure
@@ -102,7 +104,6 @@ def block(
     would cost more than the optimiser. `undone` takes that last move back; the rest of `loop` and the log
     are right as they are. With `track` the iterate with the smallest minibatch loss is kept.
     """
-    _, rest = trainable(trial.network)
     arrays, fixed = eqx.partition(loop, eqx.is_array)
 
     def going(carry: tuple[Any, Any, Any]) -> Any:
@@ -112,30 +113,94 @@ def block(
     def advance(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         i, arrays, log = carry
         loop = eqx.combine(arrays, fixed)
-        here = trial.with_network(eqx.combine(loop.params, rest))
-        draw = Draw(measure, jr.fold_in(key, loop.step), sizes[i], *chunk, loop.best_error.dtype)
-        moved, state, info = rule.step(here, loop.state, draw, Clock(loop.step, total))
-        # A rule of the user's own may bring in float64 numbers: the run keeps its precision.
-        params, info = cast((trainable(moved.network)[0], info), draw.dtype)
-        end, limit, stuck = _end(info, loop, tolerance, rule.damped)
-        # The loss belongs to the parameters before the step: so does the best iterate.
-        better = info.error < loop.best_error
-        new = Loop(
-            params=params,
-            state=state,
-            best=_where(better, loop.params, loop.best) if track else loop.best,
-            best_error=jnp.where(better, info.error, loop.best_error) if track else loop.best_error,
-            limit=limit,
-            stuck=stuck,
-            step=loop.step + 1,
-            end=end,
-        )
-        row = jnp.stack([info.loss, info.gradient, jnp.maximum(1.0 - info.active, 0.0)])
+        new, row = _one(rule, measure, trial, loop, key, sizes[i], total, tolerance, chunk, track)
         return i + 1, eqx.filter(new, eqx.is_array), log.at[i].set(row)
 
     log = jnp.full((sizes.shape[0], 3), jnp.nan, loop.best_error.dtype)
     _, arrays, log = jax.lax.while_loop(going, advance, (jnp.asarray(0), arrays, log))
     return eqx.combine(arrays, fixed), log
+
+
+def _one(
+    rule: AbstractRule,
+    measure: AbstractMeasure,
+    trial: Trial,
+    loop: Loop,
+    key: PRNGKeyArray,
+    size: Any,
+    total: Any,
+    tolerance: Any,
+    chunk: tuple[int, bool],
+    track: bool,
+) -> tuple[Loop, Float[Array, "3"]]:
+    """One step, and its row of the log."""
+    _, rest = trainable(trial.network)
+    here = trial.with_network(eqx.combine(loop.params, rest))
+    draw = Draw(measure, jr.fold_in(key, loop.step), size, *chunk, loop.best_error.dtype)
+    moved, state, info = rule.step(here, loop.state, draw, Clock(loop.step, total))
+    # A rule of the user's own may bring in float64 numbers: the run keeps its precision.
+    params, info = cast((trainable(moved.network)[0], info), draw.dtype)
+    end, limit, stuck = _end(info, loop, tolerance, rule.damped)
+    # The loss belongs to the parameters before the step: so does the best iterate.
+    better = info.error < loop.best_error
+    new = Loop(
+        params=params,
+        state=state,
+        best=_where(better, loop.params, loop.best) if track else loop.best,
+        best_error=jnp.where(better, info.error, loop.best_error) if track else loop.best_error,
+        limit=limit,
+        stuck=stuck,
+        step=loop.step + 1,
+        end=end,
+    )
+    return new, jnp.stack([info.loss, info.gradient, jnp.maximum(1.0 - info.active, 0.0)])
+
+
+def block_together(
+    known: dict[Any, int | None],
+    rule: AbstractRule,
+    measure: AbstractMeasure,
+    trial: Trial,
+    loop: Loop,
+    key: PRNGKeyArray,
+    sizes: np.ndarray,
+    count: Any,
+    *rest: Any,
+) -> tuple[Loop, Float[np.ndarray, "k 3"]]:
+    """A `block` by several processes, step by step; `known` keeps how much shared work a step asks for."""
+    log = np.full((len(sizes), 3), np.nan)
+    for i in range(int(count)):
+        loop, row = _one_together(
+            known, (rule, measure, trial, loop, key, np.asarray(sizes[i]), *rest)
+        )
+        log[i] = np.asarray(row)
+        if int(loop.end) != 0:
+            break
+    return loop, log
+
+
+@compiled(hot=True)
+def _part(arguments: tuple[Any, ...], results: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
+    return phase(_one, arguments, results, index)
+
+
+def _one_together(known: dict[Any, int | None], arguments: tuple[Any, ...]) -> tuple[Loop, Array]:
+    results: tuple[Any, ...] = ()
+    while True:
+        asked = (arguments[-2], len(results))  # the size of micro-batches decides
+        if asked not in known:
+            known[asked] = eqx.filter_eval_shape(
+                _unbound, arguments, results, np.asarray(0, np.int32)
+            )[1]
+        count = known[asked]
+        if count is None:
+            return _part(arguments, results, np.asarray(0, np.int32))[0]
+        rows = stacked(lambda item: _part(arguments, results, np.asarray(item, np.int32))[0], count)  # noqa: B023
+        results = (*results, rows)
+
+
+def _unbound(arguments: tuple[Any, ...], results: tuple[Any, ...], index: Any) -> tuple[Any, Any]:
+    return phase(_one, arguments, results, index)
 
 
 def undone(ended: Loop, before: Loop) -> Loop:
@@ -159,6 +224,9 @@ def held_out_loss(
     """
     points, weights, edge = sample
     moved = trial.with_network(eqx.combine(params, trainable(trial.network)[1]))
-    residual = jax.vmap(moved.residual)(points)
-    loss = rule.held_out_loss(residual, weights)
+    residual, again = rule.residuals(moved, points)
+    if residual is again:
+        loss = rule.held_out_loss(residual, weights)
+    else:  # the mean of a product of independent estimates, which chance may make negative
+        loss = jnp.abs(jnp.mean(weights * residual * again))
     return loss if edge is None else loss + rule.boundary_loss(moved, edge)

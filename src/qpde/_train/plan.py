@@ -5,6 +5,7 @@ import enum
 from typing import Any, NamedTuple
 
 from .._arguments import a_seed, an_instance, one_of, real, shown, whole
+from .._machines.place import BLOCKS, here
 from .._network.shallow import Shallow
 from .._precision import copied
 from .._problem.measure import AbstractMeasure, law_on
@@ -12,6 +13,7 @@ from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._rule.base import AbstractRule
 from .._rule.batch import largest_batch
+from .._rule.estimates import check_draws
 from .._rule.first_order import QLearning
 from .._rule.schedule import AbstractSchedule, as_schedule
 from .checkpoint import digest
@@ -84,6 +86,7 @@ class Plan:
             "steps": int(self.steps),
             "tolerance": float(self.tolerance),
             **({"patience": self.patience} if self.patience else {}),
+            **({"blocks of qpde launch": BLOCKS} if here() is not None else {}),
             "initial": None if self.initial is None else digest(self.initial.trial.network),
             "keep": self.keep.name,
             "seed": int(self.seed),
@@ -109,6 +112,8 @@ def make_plan(
     an_instance("problem", problem, Problem, "qpde.Problem(domain, equation)")
     rule = QLearning() if rule is None else rule
     an_instance("rule", rule, AbstractRule, "qpde.QLearning()")
+    if getattr(rule, "draws", None) is not None:
+        check_draws(problem)
     if problem.order == 4 and not rule.exact_boundary:
         raise ValueError(
             f"The rule {rule.name} asks for boundary values alone, and this equation of fourth order has a "

@@ -10,14 +10,16 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compiled import compiled
 from .._field.base import Constant
+from .._machines.place import agreed, handed, here, leads
 from .._network.base import AbstractNetwork, as_network_field, trainable
-from .._precision import cast, keys_from
+from .._precision import cast, fitting, keys_from
 from .._problem.measure import AbstractMeasure, drawn_by
 from .._problem.solution import History, Solution
 from .._problem.trial import Trial
@@ -25,9 +27,9 @@ from .._program.identity import identity_of
 from .._rule.batch import batch_sizes, chunk_size
 from .._status import Status
 from .background import Background
-from .checkpoint import INTERVAL, Checkpoint, Snapshot, digest
+from .checkpoint import INTERVAL, Checkpoint, Silent, Snapshot, digest
 from .interrupt import Keyboard
-from .loop import ENDS, Loop, block, held_out_loss, undone
+from .loop import ENDS, Loop, block, block_together, held_out_loss, undone
 from .plan import Keep, Plan, Progress
 from .progress import Bar
 
@@ -48,9 +50,12 @@ def train(
     progress: bool = True,
 ) -> Solution:
     """Follow a run to its end, whatever that is; `stop` ends it with a status after so many steps."""
-    plan, store = run.plan, None
-    if checkpoint is not None:
+    plan = run.plan
+    store: Checkpoint | Silent | None = None
+    if checkpoint is not None and leads():
         store = Checkpoint(checkpoint, plan.problem, run.identity(), stage, run_id)
+    elif checkpoint is not None:
+        store = Silent()
     with Bar(plan.steps, progress) as bar, Keyboard() as keyboard:
         course = _Course(run, store, budget, callback, bar, keyboard, stop)
         state, status = course.follow()
@@ -82,11 +87,12 @@ def _held_out_sample(
     measure: AbstractMeasure, key: PRNGKeyArray, edge: bool, dtype: str
 ) -> tuple[Any, ...]:
     """Points inside, their weights, and points on the boundary where these are asked for."""
-    points, weights = cast(measure.sample(key, _HELD_OUT_POINTS, dtype), dtype)
+    count = fitting(_HELD_OUT_POINTS, measure.domain.dim)
+    points, weights = cast(measure.sample(key, count, dtype), dtype)
     if not edge:
         return points, weights, None
     edge_key = jr.fold_in(key, 1)
-    edge_points = measure.domain.sample_boundary(edge_key, _HELD_OUT_POINTS, dtype)
+    edge_points = measure.domain.sample_boundary(edge_key, count, dtype)
     return points, weights, edge_points.astype(dtype)
 
 
@@ -126,7 +132,9 @@ class Run:
         self._rest = trainable(field)[1]
         self.start = Loop.start(params, self._rule.init(self.trial, rule_key), plan.precision)
         steps = max(plan.steps, 1)
-        self._chunk = chunk_size(plan.batch, steps, whole_batch=plan.rule.whole_batch)
+        dim = plan.problem.dim
+        self._known: dict[Any, int | None] = {}
+        self._chunk = chunk_size(plan.batch, steps, dim, whole_batch=plan.rule.whole_batch)
         edge = not plan.rule.exact_boundary
         self._sample = _held_out_sample(self._measure, held_key, edge, plan.precision)
 
@@ -173,7 +181,8 @@ class Run:
         factor, (chunk, single) = self._rule.batch_factor(loop.state), self._chunk
         sizes = np.ones(plan.rule.block, np.int32)
         sizes[:count] = factor * batch_sizes(plan.batch, step, step + count, plan.steps)
-        return block(
+        blocks = block if here() is None else functools.partial(block_together, self._known)
+        return blocks(
             self._rule,
             self._measure,
             self.trial,
@@ -229,6 +238,27 @@ def _settled(held_out: np.ndarray, patience: int) -> bool:
     return not np.nanmin(last) < 0.9 * np.nanmin(before)
 
 
+def _handed(found: Snapshot | None, run: Run) -> Snapshot | None:
+    """What process 0 has read, for all processes."""
+    place = here()
+    if place is None or place.count == 1:
+        return found
+    state = run.begin() if found is None else found
+    there, rows, checks, seconds = (
+        agreed(float(n))
+        for n in (found is not None, len(state.rows), len(state.checks), state.seconds)
+    )
+    if not there:
+        return None
+    if not place.leads:
+        rows, checks = np.zeros((int(rows), 3)), np.zeros((int(checks), 2))
+        state = Snapshot(state.loop, rows, checks, 0.0)
+    arrays, rest = eqx.partition((state.loop, state.rows, state.checks), eqx.is_array)
+    loop, rows, checks = eqx.combine(handed(arrays), rest)
+    loop = jax.tree.map(lambda a: jnp.asarray(a) if isinstance(a, np.ndarray) else a, loop)
+    return Snapshot(loop, np.asarray(rows), np.asarray(checks), seconds)
+
+
 class _Course:
     """The way of a run from its first block to its last: blocks, clock, keyboard and checkpoints.
 
@@ -239,7 +269,7 @@ class _Course:
     def __init__(
         self,
         run: Run,
-        store: Checkpoint | None,
+        store: Checkpoint | Silent | None,
         budget: float,
         callback: Callback | None,
         bar: Bar,
@@ -268,13 +298,13 @@ class _Course:
         status = self._judge(state, None) or self._stop(state)
         try:
             while status is None:
-                if self._keyboard.seen:
+                if agreed(self._keyboard.seen):
                     raise KeyboardInterrupt
                 state, checked = self._advance(state)
                 if checked:
                     status = self._judge(state, self._callback)
                 status = status or self._stop(state)
-                if self._store is not None and self._store.due:
+                if self._store is not None and agreed(self._store.due):
                     self._store.write(state)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
@@ -284,7 +314,9 @@ class _Course:
 
     def _begin(self) -> Snapshot:
         """The state to start from, new or from a checkpoint; everything is compiled on the way."""
-        found = None if self._store is None else self._store.read(self._run.start)
+        found = (
+            None if self._store is None else _handed(self._store.read(self._run.start), self._run)
+        )
         state = self._run.begin() if found is None else found
         if int(state.loop.step) < min(self._plan.steps, self._last):
             self._run.compile()
@@ -299,7 +331,7 @@ class _Course:
         count = min(length - step % length, min(plan.steps, self._last) - step)
         if self._store is not None:
             # Shorter, where a whole block would leave too long a gap between checkpoints.
-            count = min(count, max(1, int(0.5 * INTERVAL / self._pace)))
+            count = min(count, max(1, int(0.5 * INTERVAL / agreed(self._pace))))
         began = time.perf_counter()
         if self._factor != (factor := self._run.batch_factor(state)):
             self._run.advance(state, 0)  # compiles for a batch of another size
@@ -309,7 +341,7 @@ class _Course:
         moved = self._run.advance(state, count)
         step, now = int(moved.loop.step), time.perf_counter()
         self._pace = (now - began) / count
-        seconds = self._before + now - self._compiled - self._waited
+        seconds = agreed(self._before + now - self._compiled - self._waited)
         moved = dataclasses.replace(moved, seconds=seconds)
         whole = step % length == 0 or step >= plan.steps or int(moved.loop.end) != 0
         return (self._run.check(moved) if whole else moved), whole
@@ -327,7 +359,7 @@ class _Course:
         if end is not None:
             return end
         seen = Progress(step, loss, float(state.checks[-1, 1]), state.seconds)
-        if callback is not None and callback(seen):
+        if callback is not None and agreed(leads() and bool(callback(seen))):
             return Status.STOPPED
         if step >= self._plan.steps:
             return Status.FINISHED

@@ -15,6 +15,7 @@ from .._compiled import compiled
 from .._domain.base import AbstractDomain, drawn
 from .._equation.cells import covering_box
 from .._equation.roughness import field_roughness
+from .._machines.blocks import shared
 from .._monotone.in_time import Weight
 from .._precision import by_chunks, cast, key_from
 from .._problem.measure import AbstractMeasure, Radial, Uniform, Weighted, drawn_by
@@ -83,10 +84,11 @@ def sample_residual(solution: Solution, measure: AbstractMeasure | None = None) 
     if isinstance(measure, Uniform):
         measure = _Layered(measure.domain)
     trial = cast(solution.trial, "float64")
-    keys = [key_from(solution.seed, 0xCE27, i) for i in range(_CHUNKS)]
-    parts = [
-        [np.asarray(v) for v in _chunk(trial, *drawn_by(measure, key, _CHUNK))] for key in keys
-    ]
+
+    def part(i: int) -> tuple[Array, ...]:
+        return _chunk(trial, *drawn_by(measure, key_from(solution.seed, 0xCE27, i), _CHUNK))
+
+    parts = shared(part, _CHUNKS)
     sample = Sample(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     if not np.all(np.isfinite(sample.residual)):
         raise ValueError("L Q is not finite everywhere, so that no bound can be given.")

@@ -15,8 +15,8 @@ with `f_u` the mean derivative of `f` between `Q` and `u`. So, where `f_u <= K`,
     |v(start)| <= E int_0^T e^(K r / k) |L Q| dr / k,
 
 for a degenerate diffusion too. There is no Poincaré constant, and no other that grows with the dimension. The
-points are those of training: `r` is uniform and `X_r` has its exact law, so that the integral is a mean. Where
-that law is only simulated the word is weaker.
+points are those of training: `r` is uniform and `X_r` has its exact law, so that the integral is a mean.
+Where that law is only simulated the word is weaker.
 """
 
 import math

@@ -134,6 +134,51 @@ def make_estimate(
     )
 
 
+_BY_POINT = (
+    "value",
+    "standard_error",
+    "low",
+    "high",
+    "bias",
+    "walks",
+    "with_network",
+    "unfinished",
+)
+
+
+def parts_of(estimate: Estimate) -> dict[str, np.ndarray]:
+    """The numbers of an estimate that differ from one block of points to another."""
+    arrays = {name: np.asarray(getattr(estimate, name)) for name in _BY_POINT}
+    return arrays | {
+        "work": np.asarray(estimate.work),
+        "fine": np.asarray(estimate.status.successful),
+        "refuted": np.asarray(estimate.bias_source.endswith(REFUTED)),
+    }
+
+
+def joined(
+    one: Estimate, parts: list[dict[str, Any]], sizes: list[int], points: np.ndarray, seconds: float
+) -> Estimate:
+    """The estimate at all points from those of blocks of them; `one` is any of the blocks."""
+
+    def whole(name: str) -> np.ndarray:
+        rows = [part[name][:size] for part, size in zip(parts, sizes, strict=True)]
+        return np.concatenate(rows).reshape(points.shape[:-1])
+
+    arrays: dict[str, Any] = {name: whole(name) for name in _BY_POINT}
+    refuted = any(part["refuted"] for part in parts)
+    return dataclasses.replace(
+        one,
+        points=points,
+        **arrays,
+        work=int(sum(part["work"] for part in parts)),
+        seconds=seconds,
+        corrected=bool(np.any(arrays["with_network"])),
+        bias_source=one.bias_source.removesuffix(REFUTED) + (REFUTED if refuted else ""),
+        status=Status.FINISHED if all(part["fine"] for part in parts) else Status.UNFINISHED,
+    )
+
+
 def walk_all(
     tally: Tally,
     plan: WalkPlan,

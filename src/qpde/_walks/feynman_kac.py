@@ -18,14 +18,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.random as jr
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
 from .._arguments import a_range, a_seed, flag, real, shown, whole
 from .._compiled import compiled
 from .._domain.base import AbstractDomain
 from .._equation.generator import Generator
 from .._equation.operator import Structure
+from .._machines.blocks import shared
+from .._machines.place import BLOCKS, here
 from .._precision import by_chunks, keys_from, x64
 from .._problem.points import as_rows, with_times
 from .._problem.problem import Problem
@@ -34,7 +37,7 @@ from .._train.interrupt import Keyboard
 from .._train.progress import Walks
 from .._trust.residual import rough_parts
 from .between import values_between
-from .estimate import Estimate, make_estimate, walk_all
+from .estimate import Estimate, joined, make_estimate, parts_of, walk_all
 from .plan import Base, make_plan
 from .tally import MOST, Tally
 
@@ -92,7 +95,6 @@ def feynman_kac(
     Walks that do not end are no error: `status` says so, `unfinished` how many, and their points get infinite
     intervals. Raises `ValueError` for equations that are not affine in `u`, or in which `c < 0`.
     """
-    start = time.perf_counter()
     if not isinstance(solution, Solution | Problem):
         raise ValueError(
             f"feynman_kac takes a qpde.Solution or a qpde.Problem, got {shown(solution)}."
@@ -101,37 +103,99 @@ def feynman_kac(
     _check_options(accuracy, walks, confidence, progress)
     if t is not None:
         points = with_times(points, t, problem.domain)
-    evolves = problem.domain.times is not None
-    where = as_rows(points, problem.dim, evolves)
-    between = problem.domain.follows_paths and problem.operator.structure is Structure.SEMILINEAR
-    if value_range is not None and not between:
+    where = as_rows(points, problem.dim, problem.domain.times is not None)
+    (key,) = keys_from(a_seed(seed), 1)
+    given = np.asarray(points, np.float64)
+    if problem.domain.follows_paths and problem.operator.structure is Structure.SEMILINEAR:
+        values = None if value_range is None else a_range("value_range", value_range)
+        return _between(solution, given, where, accuracy, walks, confidence, values, key, progress)
+    if value_range is not None:
         raise ValueError("value_range is for equations in the whole space that are nonlinear in u.")
+    if here() is not None and accuracy is None and len(where) > 1:
+        return _in_blocks(solution, given, where, walks, confidence, key)
+    return _estimated(solution, given, where, accuracy, walks, confidence, key, progress)
+
+
+def _between(
+    solution: Solution | Problem,
+    points: np.ndarray,
+    where: np.ndarray,
+    accuracy: float | None,
+    walks: int | None,
+    confidence: float,
+    value_range: tuple[float, float] | None,
+    key: PRNGKeyArray,
+    progress: bool,
+) -> Estimate:
+    """The values of an equation that is nonlinear in `u`, between those of two linear ones."""
+    problem = solution.problem if isinstance(solution, Solution) else solution
+    inside = _check_inside(problem.domain, where, _at_points(_distance, problem.domain, where))
+    count = _DEFAULT if walks is None else walks
+    total = int(inside.sum()) * count
+    with Walks(progress) as bar, Keyboard() as keyboard:
+
+        def report(done: int) -> None:
+            bar.update(done, max(total, done))
+            if keyboard.seen:
+                raise KeyboardInterrupt
+
+        return values_between(
+            _usable(solution),
+            points,
+            where,
+            inside,
+            _at_points(_base, Base(problem.data), where),
+            accuracy=accuracy,
+            walks=count,
+            confidence=confidence,
+            value_range=value_range,
+            key=key,
+            report=report,
+        )
+
+
+def _in_blocks(
+    solution: Solution | Problem,
+    points: np.ndarray,
+    where: np.ndarray,
+    walks: int | None,
+    confidence: float,
+    key: PRNGKeyArray,
+) -> Estimate:
+    """The estimate by processes that work together: blocks of points, each with walks of its own."""
+    start = time.perf_counter()
+    blocks = np.array_split(np.arange(len(where)), min(BLOCKS, len(where)))
+    most = max(map(len, blocks))
+    own: list[Estimate] = []
+
+    def one(index: int) -> dict[str, np.ndarray]:
+        # Where blocks are not of one length, some have their first points twice.
+        rows = where[np.resize(blocks[index], most)]
+        part = jr.fold_in(key, index)
+        own.append(_estimated(solution, rows, rows, None, walks, confidence, part, False))
+        return parts_of(own[-1])
+
+    found = shared(one, len(blocks))
+    sizes = [len(block) for block in blocks]
+    return joined(own[0], found, sizes, points, time.perf_counter() - start)
+
+
+def _estimated(
+    solution: Solution | Problem,
+    points: np.ndarray,
+    where: np.ndarray,
+    accuracy: float | None,
+    walks: int | None,
+    confidence: float,
+    key: PRNGKeyArray,
+    progress: bool,
+) -> Estimate:
+    """The estimate by this process alone."""
+    start = time.perf_counter()
+    problem = solution.problem if isinstance(solution, Solution) else solution
     distance = _at_points(_distance, problem.domain, where)
     inside = _check_inside(problem.domain, where, distance)
-    if between:
-        if value_range is not None:
-            value_range = a_range("value_range", value_range)
-        total = int(inside.sum()) * (_DEFAULT if walks is None else walks)
-        with Walks(progress) as bar, Keyboard() as keyboard:
-
-            def seen(done: int) -> None:
-                bar.update(done, max(total, done))
-                if keyboard.seen:
-                    raise KeyboardInterrupt
-
-            return values_between(
-                _usable(solution),
-                np.asarray(points, np.float64),
-                where,
-                inside,
-                _at_points(_base, Base(problem.data), where),
-                accuracy=accuracy,
-                walks=_DEFAULT if walks is None else walks,
-                confidence=confidence,
-                value_range=value_range,
-                key=keys_from(a_seed(seed), 1)[0],
-                report=seen,
-            )
+    evolves = problem.domain.times is not None
     generator = Generator.of(problem.operator)
     if evolves:
         # To the side alone: walks that start near it are not split, because the data may be nearer.
@@ -143,7 +207,6 @@ def feynman_kac(
     bases = np.stack([_at_points(_base, base, where[inside]) for base in plan.bases])
     edge = _at_points(_base, Base(problem.data), where)
     tally = Tally(plan, where[inside], distance[inside], bases)
-    (key,) = keys_from(a_seed(seed), 1)
     with Walks(progress) as bar, Keyboard() as keyboard:
 
         def report(done: int) -> None:
@@ -163,7 +226,7 @@ def feynman_kac(
     return make_estimate(
         tally,
         plan,
-        np.asarray(points, np.float64),
+        points,
         inside,
         edge,
         confidence=confidence,

@@ -1,18 +1,23 @@
 """The command `qpde`: its subcommands, its errors and exit codes."""
 
+import contextlib
 import os
 import signal
+import sys
 import sysconfig
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from .._machines.place import distributed
 from .._train.interrupt import ENDING
 from .ends import WRONG_USE, end_by_signal, fail, tell
 from .keep import check, repeat
+from .launch import TOGETHER, is_one_of_several, launch
 from .options import NoCacheOption
 from .runs import certify, evaluate, explain, plot, report
 from .solve import compare, resume, solve, zoo
@@ -44,6 +49,13 @@ for command in (
     app.command()(command)
 for command in (reproduce, theory):
     app.command()(command)
+app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    }
+)(launch)
 app.add_typer(bench, name="bench")
 
 
@@ -52,7 +64,7 @@ def keep_programs(context: typer.Context, no_cache: NoCacheOption = False) -> No
     """Keep compiled programs, before any is compiled; a folder that will not do costs a warning only."""
     chosen = os.environ.get("QPDE_CACHE", "")
     # Benchmarks report the seconds of compiling; they must not depend on the commands before.
-    if no_cache or chosen.lower() == "off" or context.invoked_subcommand == "bench":
+    if no_cache or chosen.lower() == "off" or context.invoked_subcommand in ("bench", "launch"):
         return
     from .._files.cache import cache_compilations
 
@@ -75,7 +87,8 @@ def main() -> None:
         if signal.getsignal(number) not in (signal.SIG_IGN, None)  # nohup ignores one of them
     }
     try:
-        app(standalone_mode=True)
+        with _among_others():
+            app(standalone_mode=True)
     except (ValueError, OSError) as error:
         if not _raised_by_qpde(error):
             raise
@@ -83,6 +96,32 @@ def main() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _among_others() -> Iterator[None]:
+    """With the other processes that run the same command, where the environment says that there are some.
+
+    Process 0 alone writes and prints.
+    """
+    if not is_one_of_several() or not any(word in TOGETHER for word in sys.argv[1:3]):
+        yield
+        return
+    with distributed() as place:
+        if not place.leads:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+            warnings.showwarning = lambda *_, **__: None
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            if place.count == 1 or not _raised_by_qpde(error):
+                raise
+            tell(_sentence(error))
+            os._exit(WRONG_USE)  # the others may wait for this one
+        except SystemExit as error:
+            if place.count > 1 and error.code == WRONG_USE:
+                os._exit(WRONG_USE)
+            raise
 
 
 def _sentence(error: BaseException) -> str:

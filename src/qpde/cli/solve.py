@@ -1,5 +1,6 @@
 """The commands that train: `solve`, `resume` and `compare`; and `zoo`, which lists their problems."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -78,6 +79,7 @@ def solve(
       qpde solve my_problem.py:problem --out runs/mine
     """
     from .._files.lock import FolderLock
+    from .._machines.place import leads
     from .._runs.record import Record, write_record
     from .._runs.run_folder import make_folder, open_run
     from .._runs.spec import Spec, parse_settings
@@ -88,8 +90,8 @@ def solve(
     spec = Spec(problem, dim, chosen, preset, rule, steps, budget, seed, precision, accuracy)
     plans = _plans(spec)  # first: wrong options must not touch a folder
     record = Record(spec, new_run_id(), spec.source_of(plans[0].problem))
-    if out is None:
-        _follow(plans, record, None, as_json=as_json, quiet=quiet)
+    if out is None or not leads():
+        _follow(plans, record, out, as_json=as_json, quiet=quiet)
         return
     make_folder(out)
     with FolderLock(out):
@@ -121,7 +123,7 @@ def resume(
       qpde resume runs/mine
       qpde resume runs/mine --steps 600
     """
-    from .._files.lock import FolderLock
+    from .._machines.place import leads
     from .._runs.record import RUN, read_record
     from .._runs.store import admit_spec
     from .._train.checkpoint import new_run_id
@@ -129,12 +131,13 @@ def resume(
     record = read_record(run)
     if steps is not None and steps < 0:
         raise ValueError(f"--steps is a whole number, not negative, got {steps}.")
-    with FolderLock(run):
+    with _held(run):
         record = read_record(run)  # again: the process that had the folder may have ended just now
         spec, result = record.spec, record.result
         admit_spec(spec, run / RUN, record.run_id, record.source, trust=trust)
         if result is not None and result["status"] in _ENDED:
-            _complete(run, result, trust=trust, as_json=as_json)
+            if leads():
+                _complete(run, result, trust=trust, as_json=as_json)
             return
         if budget is not None:
             spec = dataclasses.replace(spec, budget=budget)
@@ -146,6 +149,14 @@ def resume(
             source = spec.source_of(plans[0].problem)
             record = dataclasses.replace(record, run_id=new_run_id(), source=source)
         _follow(plans, record, run, stops=steps, as_json=as_json, quiet=quiet)
+
+
+def _held(run: Path) -> Any:
+    """The folder, locked by the process that writes into it."""
+    from .._files.lock import FolderLock
+    from .._machines.place import leads
+
+    return FolderLock(run) if leads() else contextlib.nullcontext()
 
 
 def _complete(run: Path, result: dict[str, Any], *, trust: bool, as_json: bool) -> None:
@@ -187,6 +198,7 @@ def _follow(
     quiet: bool,
 ) -> None:
     """Train by the plans, write the run folder, print the result; a failed run ends the command."""
+    from .._machines.place import apart, leads
     from .._plot.figures import write_figures
     from .._plot.style import headless
     from .._runs.numbers import numbers_of
@@ -205,10 +217,11 @@ def _follow(
         stops=stops,
     )
     solution = solution.with_score(solution.score)  # one sample for the screen and for the file
-    if out is not None:
-        write_run(out, record, solution)
-        headless()
-        write_figures(solution, out, "png")
+    if out is not None and leads():
+        with apart():
+            write_run(out, record, solution)
+            headless()
+            write_figures(solution, out, "png")
     if as_json:
         print(json.dumps(numbers_of(solution, run=out)))
     elif not quiet:

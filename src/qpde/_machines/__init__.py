@@ -1,0 +1,1 @@
+"""Several processes that work on one call, with the same bits whatever their number."""
