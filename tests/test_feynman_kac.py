@@ -18,11 +18,11 @@ from truth import exact_values
 import qpde
 from qpde import Annulus, Ball, Box, Ellipsoid, Interval, Problem, Shallow, zoo
 from qpde._equation.generator import Generator
+from qpde._motion import pool as _pool
+from qpde._motion.spheres import Spheres, beyond, hypergeometric
 from qpde._precision import x64
 from qpde._trust.peak import unseen_source
-from qpde._walks import pool as _pool
 from qpde._walks import splitting as _splitting
-from qpde._walks.spheres import Spheres, beyond, hypergeometric
 
 pytestmark = pytest.mark.trains
 

@@ -49,6 +49,7 @@ ROOMS = [
     ),
     *(
         "_trust",
+        "_motion",
         "_walks",
         "_solve",
         "_plot",

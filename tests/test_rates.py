@@ -15,10 +15,10 @@ from truth import exact_values
 import qpde
 from qpde import zoo
 from qpde._equation.generator import Generator
-from qpde._walks.euler import Diffusion
+from qpde._motion.euler import Diffusion
+from qpde._motion.pool import Step
 from qpde._walks.ledger import Ledger
 from qpde._walks.plan import ResidualPayoff
-from qpde._walks.pool import Step
 from qpde._walks.splitting import run
 
 pytestmark = pytest.mark.trains

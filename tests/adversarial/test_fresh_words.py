@@ -21,9 +21,9 @@ from scipy.stats import binom
 
 import qpde
 from qpde import Annulus, Ball, Box, Interval, Problem, Shallow, Word
+from qpde._motion import pool
 from qpde._precision import key_from
 from qpde._runs.numbers import numbers_of
-from qpde._walks import pool
 
 pytestmark = pytest.mark.usefixtures("thorough")
 # One variant of each kind is in the daily suite.

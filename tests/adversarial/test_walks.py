@@ -15,7 +15,8 @@ import pytest
 
 import qpde
 from qpde import Ball, Box, Interval, Problem, zoo
-from qpde._walks import pool, splitting
+from qpde._motion import pool
+from qpde._walks import splitting
 from qpde._walks.bias import bias_by_distance
 from qpde._walks.tally import _spend
 

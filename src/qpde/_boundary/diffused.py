@@ -65,7 +65,7 @@ class Diffused(AbstractField):
         return found
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return softened(self.data, x[:-1], self.choices, self.widths(x), _mean_size)  # pyright: ignore
+        return softened(self.data, x[:-1], self.choices, self.widths(x), _mean_size)
 
     def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         return Autodiff(self.value).grad(x)

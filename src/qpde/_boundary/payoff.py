@@ -30,7 +30,7 @@ from .._precision import Numbers, like
 
 # Nodes between two kinks, and deviations beyond which nothing is integrated.
 _NODES, _REACH = 48, 8.0
-# Added to a time, so that its root has a derivative at zero.
+# The least time, so that its root has a derivative.
 _TINY = 1e-24
 # Random points at which data are compared with a function of one number, and by how much they may be off.
 _SEEN, _SAME = 4_096, 1e-9
@@ -58,9 +58,10 @@ class OfOneNumber(AbstractField):
     def _law(self, z: Array) -> tuple[Array, Array, Array, float]:
         """Means, deviations, the time since the data and its derivative in `t`."""
         s, sign = (self.end - z[-1], -1.0) if self.backward else (z[-1], 1.0)
+        s = jnp.maximum(s, _TINY)  # a sum the compiler might contract with the difference
         y = jnp.log(z[:-1]) if self.logs else z[:-1]
         mean = jnp.asarray(self.rows, z.dtype) @ y + s * jnp.asarray(self.drift, z.dtype)
-        return mean, jnp.sqrt(s + _TINY) * jnp.asarray(self.spread, z.dtype), s, sign
+        return mean, jnp.sqrt(s) * jnp.asarray(self.spread, z.dtype), s, sign
 
     def _rule(self, mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
         """Nodes and weights, which count as numbers, and the end at which `M` never is."""
@@ -99,7 +100,7 @@ class OfOneNumber(AbstractField):
         first = terms @ by_mean
         by_root = terms @ (-a * hazard / deviation[None])
         in_time = jnp.dot(first, jnp.asarray(self.drift, x.dtype)) + jnp.dot(
-            by_root, 0.5 * jnp.asarray(self.spread, x.dtype) / jnp.sqrt(s + _TINY)
+            by_root, 0.5 * jnp.asarray(self.spread, x.dtype) / jnp.sqrt(s)
         )
         slope = first @ jnp.asarray(self.rows, x.dtype)
         slope = slope / x[:-1] if self.logs else slope

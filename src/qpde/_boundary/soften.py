@@ -30,7 +30,7 @@ def softened(
     g: Callable[..., Any],
     x: Float[Array, " d"],
     choices: Sequence[int],
-    widths: Float[Array, " k"],
+    widths: Float[Array, " k"] | Sequence[Any],
     size: Callable[[Any, Any], Array] | None = None,
 ) -> Float[Array, ""]:
     """`g(x)`, with every kink of its program treated as chosen and rounded off by its width.

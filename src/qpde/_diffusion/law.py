@@ -137,7 +137,7 @@ class LogNormal(AbstractLaw):
         return x * self.logs.scatter(x, t, noise)
 
     def quadratic(self, x: Float[Array, " d"], t: Any, w: Float[Array, "... d"]) -> Array:
-        return self.logs.quadratic(x, t, w * x)
+        return self.logs.quadratic(x, t, w * jnp.broadcast_to(x, w.shape))
 
     def box(self, start: np.ndarray, end: float, deviations: float) -> tuple[Numbers, Numbers]:
         low, high = self.logs.box(np.log(start), end, deviations)

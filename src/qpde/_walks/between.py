@@ -44,7 +44,7 @@ from .tally import MOST, rms
 # Paths that are looked at together, those that foresee how many are needed, and the fewest for an interval.
 _PATHS, _PILOT, _FEWEST = 1_024, 1_024, 10
 # Parts of a range of values in each of which slopes are enclosed.
-_PARTS = 64
+_PARTS = 16
 
 
 class _Growth(eqx.Module):

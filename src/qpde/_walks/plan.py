@@ -17,15 +17,15 @@ from .._equation.generator import Generator
 from .._equation.operator import Operator
 from .._field.base import AbstractField, Constant
 from .._field.form import Identity
+from .._motion.euler import Diffusion
+from .._motion.in_time import Leap, MovingSpheres, Steps
+from .._motion.spheres import Spheres
 from .._precision import Numbers, cast, key_from
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .._program.program import dependencies
 from .._trust.peak import unseen_source
-from .euler import Diffusion
-from .in_time import Leap, MovingSpheres, Steps
-from .spheres import Spheres
 from .tally import WalkPlan
 
 # The shell in which a walk on spheres stops: in inradii, and at most this part of the distance at its start.

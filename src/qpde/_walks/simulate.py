@@ -26,13 +26,13 @@ from .._equation.generator import Generator
 from .._equation.operator import Operator
 from .._field.jet import Jet, Quadratic
 from .._field.slips import check_signature
+from .._motion.euler import Diffusion
 from .._precision import cast, key_from, keys_from, like, x64
 from .._problem.points import as_rows
 from .._problem.problem import Problem
 from .._problem.solution import Solution
 from .._problem.trial import Trial
 from .estimate import Estimate
-from .euler import Diffusion
 from .feynman_kac import feynman_kac
 
 # Steps of a drawn path, at most, and the length of each as a part of the longest that walks take.

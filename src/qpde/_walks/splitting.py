@@ -20,8 +20,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .._motion.pool import CUT, LEFT, PASSED, Orders, Payoff, Scheme, Sums, do_jobs, pay
 from .ledger import Ledger
-from .pool import CUT, LEFT, PASSED, Orders, Payoff, Scheme, Sums, do_jobs, pay
 
 # Walkers that move together, in large runs and in small ones. They fit into a processor's cache.
 _SLOTS, _FEW = 2_048, 256

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from scipy.special import stdtrit
 
+from .._motion.pool import Payoff, Scheme
 from .agreement import disagree
 from .bias import bias_by_distance
 from .ledger import Ledger
-from .pool import Payoff, Scheme
 from .splitting import levels_above, run
 
 # Walks from every point that choose the payoff, that foresee how many an accuracy needs, and at most.

@@ -1,0 +1,1 @@
+"""How random walkers move: on spheres, on moving spheres, in steps of time; and the pool that moves them."""
