@@ -48,7 +48,7 @@ def simple_errors(problem: qpde.Problem) -> tuple[float, float]:
     exact = problem.exact
     constant, slopes = best_affine(np.asarray(exact.c))  # pyright: ignore[reportOptionalMemberAccess, reportFunctionMemberAccess]
     size = fitting(512, problem.dim, numbers=2**22)
-    count = fitting(1_024, problem.dim, least=64, numbers=NUMBERS)
+    count = fitting(1_024, problem.dim, least=32, numbers=NUMBERS)
 
     @jax.jit
     def at(points: jax.Array, slopes: jax.Array) -> jax.Array:
@@ -76,6 +76,7 @@ def main(dim: int) -> None:
         "relative L2 error": score.relative_l2_error,
         "skill": score.skill,
     }
+    print(json.dumps(row), flush=True)
     row["best constant"], row["best affine network"] = simple_errors(problem)
     file = HERE / "dimensions.json"
     rows = json.loads(file.read_text()) if file.exists() else {}

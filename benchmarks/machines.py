@@ -1,6 +1,6 @@
 """What one more process brings, and what communication costs: benchmarks/MACHINES.md.
 
-    python benchmarks/machines.py
+    python benchmarks/machines.py [gather,q-learning,walks,gauss-newton]
 
 One process and two, each pinned to a core of its own, do the same work: the step of Q-learning at 100,000
 points, the step of Gauss-Newton at 4,000, walks. Ratios are of work a second. The constants of the model in
@@ -27,7 +27,9 @@ from qpde._precision import x64
 HERE = Path(__file__).parent
 # Numbers that are gathered: a small block, whose time is latency, and a large one, whose time is bandwidth.
 SIZES = (16, 2**22)
-STEPS = {"q-learning": 6, "gauss-newton": 2}
+HOSTS = (1, 2, 4, 16, 64, 256, 1_000)
+STEPS = {"q-learning": 4, "gauss-newton": 1}
+CASES = ["gather", "q-learning", "walks", "gauss-newton"]
 
 
 def seconds_a_step(rule: Any, batch: int, steps: int, **network: Any) -> float:
@@ -39,12 +41,12 @@ def seconds_a_step(rule: Any, batch: int, steps: int, **network: Any) -> float:
 
 
 def seconds_of_walks() -> float:
-    """Walks from 64 points, 2,000 each, by programs that are compiled already."""
+    """Walks from 64 points, 500 each, by programs that are compiled already."""
     problem = qpde.zoo.survival(20)
     points = np.random.default_rng(0).uniform(-0.1, 0.1, (64, 20))
     qpde.feynman_kac(problem, points, walks=2, progress=False)
     began = time.perf_counter()
-    qpde.feynman_kac(problem, points, walks=2_000, progress=False)
+    qpde.feynman_kac(problem, points, walks=500, progress=False)
     return time.perf_counter() - began
 
 
@@ -99,10 +101,9 @@ def predicted(times: dict[str, float], parameters: int, seconds: float, hosts: i
     return seconds / hosts + small * np.log2(max(hosts, 2)) + a_number * blocks * parameters
 
 
-def main(cases: list[str]) -> None:
-    one, two = (measured(count, cases) for count in (1, 2))
-    ratios = {name: one[name] / two[name] for name in one if not name.startswith("gather")}
-    found = {"one": one, "two": two, "ratios": ratios}
+def table(one: dict[str, float], two: dict[str, float]) -> list[str]:
+    """The page, from the times that there are."""
+    names = [name for name in CASES if name in one]
     lines = [
         "# One process and two, each on a core of its own",
         "",
@@ -111,32 +112,33 @@ def main(cases: list[str]) -> None:
         "",
         "| work | seconds, one process | two | ratio |",
         "|---|---|---|---|",
-        *(
-            f"| {name} | {one[name]:.3g} | {two[name]:.3g} | {r:.2f} |"
-            for name, r in ratios.items()
-        ),
+        *(f"| {n} | {one[n]:.3g} | {two[n]:.3g} | {one[n] / two[n]:.2f} |" for n in names),
     ]
-    if "gather" in cases and "q-learning" in cases:
-        parameters = 22 * 256
-        hosts = (1, 2, 4, 16, 64, 256, 1_000)
-        found["predicted"] = {
-            str(n): predicted(two, parameters, one["q-learning"], n) for n in hosts
-        }
-        lines += [
-            "",
-            f"Gathering {SIZES[0]} numbers from two processes takes {two[f'gather {SIZES[0]}']:.2g} s, "
-            f"{SIZES[1]:,} numbers {two[f'gather {SIZES[1]}']:.2g} s.",
-            "",
-            "Predicted from these for Q-learning at 100,000 points (docs/machines.md has the model):",
-            "",
-            "| hosts | seconds a step | times as fast |",
-            "|---|---|---|",
-            *(
-                f"| {n} | {s:.3g} | {one['q-learning'] / s:.3g} |"
-                for n, s in ((n, found["predicted"][str(n)]) for n in hosts)
-            ),
-        ]
-    (HERE / "machines.json").write_text(json.dumps(found, indent=1) + "\n")
+    if f"gather {SIZES[0]}" not in two or "q-learning" not in one:
+        return lines
+    found = {n: predicted(two, 22 * 256, one["q-learning"], n) for n in HOSTS}
+    return [
+        *lines,
+        "",
+        f"Gathering {SIZES[0]} numbers from two processes takes {two[f'gather {SIZES[0]}']:.2g} s, "
+        f"{SIZES[1]:,} numbers {two[f'gather {SIZES[1]}']:.2g} s.",
+        "",
+        "Predicted from these for Q-learning at 100,000 points (docs/machines.md has the model):",
+        "",
+        "| hosts | seconds a step | times as fast |",
+        "|---|---|---|",
+        *(f"| {n} | {s:.3g} | {one['q-learning'] / s:.3g} |" for n, s in found.items()),
+    ]
+
+
+def main(cases: list[str]) -> None:
+    file = HERE / "machines.json"
+    times: dict[str, dict[str, float]] = json.loads(file.read_text()) if file.exists() else {}
+    for case in cases:
+        for name, count in (("one", 1), ("two", 2)):
+            times[name] = times.get(name, {}) | measured(count, [case])
+        file.write_text(json.dumps(times, indent=1) + "\n")
+    lines = table(times["one"], times["two"])
     (HERE / "MACHINES.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
@@ -145,5 +147,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         work(Path(sys.argv[1]), sys.argv[2].split(","))
     else:
-        chosen = sys.argv[1].split(",") if len(sys.argv) == 2 else ["gather", *STEPS, "walks"]
+        chosen = sys.argv[1].split(",") if len(sys.argv) == 2 else CASES
         main(chosen)

@@ -8,6 +8,11 @@ import jax
 import numpy as np
 
 import qpde
+from qpde._problem import score
+from qpde._trust import residual
+
+# Samples of a test's size.
+score._POINTS, residual._CHUNKS = 8_000, 8
 
 RULES = {
     "q-learning": (qpde.QLearning(0.01), 1_000),
@@ -26,6 +31,7 @@ def found(names, steps):
     """The digests of runs: losses, and parameters at the end."""
     problem, digests = qpde.zoo.survival(5), {}
     for name in names:
+        sys.stderr.write(f"{name}\n")
         rule, batch = RULES[name]
         # Of networks with a polynomial part, and without.
         network = qpde.Shallow(32, beta=0.5, polynomial=name == "gauss-newton")
@@ -36,7 +42,7 @@ def found(names, steps):
         digests[name] = digest(solution.history.loss, solution.history.held_out, *leaves)
         if name == "q-learning":
             points = np.random.default_rng(0).uniform(-0.3, 0.3, (12, 5))
-            walked = qpde.feynman_kac(solution, points, walks=50, progress=False)
+            walked = qpde.feynman_kac(problem, points, walks=50, progress=False)
             digests["walks"] = digest(walked.low, walked.high, walked.work)
             bound = qpde.certify(solution)
             digests["certificate"] = digest(bound.bound, solution.score.loss)

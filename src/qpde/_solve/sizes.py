@@ -40,7 +40,7 @@ from .._problem.solution import Solution
 from .._problem.trial import Trial
 
 # Fresh points, and coordinates of all points, because thousands of dimensions get fewer.
-_POINTS, _NUMBERS, _LEAST = 2_048, 2**22, 64
+_POINTS, _NUMBERS, _LEAST = 2_048, 2**22, 32
 # Hidden units whose span is searched for a small `|F'(Q) v| / |v|`, beside a constant and `|y|^2`.
 _UNITS = 48
 # Directions of that span that are smaller than this, over the largest, are rounding.
@@ -89,7 +89,7 @@ def sizes_of(solution: Solution) -> Sizes:
 
 
 def _count(dim: int) -> int:
-    """The number of points; a multiple of the few that are evaluated at a time, and at least 64."""
+    """The number of points; a multiple of the few that are evaluated at a time, and at least 32."""
     size = fitting(_POINTS, dim, numbers=_NUMBERS)
     return min(_POINTS, size * -(-_LEAST // size))
 

@@ -247,7 +247,7 @@ def _rows(trial: Trial, points: "np.ndarray | _Drawn") -> tuple[np.ndarray, ...]
 def _fresh_size(trial: Trial, measure: AbstractMeasure, key: PRNGKeyArray, method: str) -> float:
     """The mean of `(L Q)^2`, or the size of `E[L Q J_Q]`, at points that the solve has not seen."""
     if measure.domain.dim > MANY:
-        points = _Drawn.of(measure, key, _FRESH, 64)
+        points = _Drawn.of(measure, key, _FRESH, 32)
         weights = points.weights()
         residual, _, values = _rows(trial, points)
     else:
