@@ -209,7 +209,7 @@ class _Grower:
 
     def along_gradients_of(self, network: AbstractField) -> RidgeField | None:
         """Units along the few directions in which a network varies; None where it has no such."""
-        if self._dim <= _SPACE or self._problem.order == 4:
+        if self._dim <= _SPACE:
             return None
         gradients = self._gradients(cast(network, "float64").value)
         return None if gradients is None else self._along(gradients)
@@ -279,8 +279,6 @@ class _Grower:
         gradients = self._gradients(self._trial.residual)
         if gradients is None:
             return None
-        if self._problem.order == 4:  # other units have no closed forms of fourth order
-            return self._in_few_pairs()
         return (
             self._in_few_pairs()
             or self._along(gradients)

@@ -19,7 +19,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .._boundary.conditions import Clamped
 from .._compiled import compiled
 from .._control.control import Control
 from .._equation.choices import chooses
@@ -79,9 +78,7 @@ def choose_stages(problem: Problem, given: dict[str, Any]) -> list[Plan]:
     if problem.order == 4 or _chooses_diffusion(problem):
         # First-order steps are for conditions that are not squared, and for residuals that are not huge:
         # where the action enters sigma there may be no best one far from the solution.
-        # Polynomials of pairs of coordinates have closed forms of fourth order in plain coordinates.
-        pairs = grows and problem.dim > 3 and isinstance(problem.conditions, Clamped)
-        return [_finish(problem, given | {"grows": pairs})]
+        return [_finish(problem, given)]
     warm = make_plan(problem, rule=QLearning(0.01), steps=500, batch=1_000, grows=grows, **given)
     given.pop("network", None)
     # The network of the first stage is put in when it is there.
