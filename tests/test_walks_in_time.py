@@ -284,3 +284,20 @@ def test_a_nonlinear_equation_lies_between_two_linear_ones(dim, width):
     assert found.high - found.low < width * exact
     with pytest.raises(ValueError, match="not bounded from both sides"):
         estimate(problem, np.zeros(dim), 0.0, walks=100)
+
+
+def test_a_bump_in_the_volatility_that_no_point_meets_is_no_log_normal_law():
+    """Coefficients at random points are those of prices; the program has an exponential."""
+
+    def bump(x: Any) -> Any:
+        return 0.2 * x * (1.0 + jnp.exp(-jnp.sum((x - 90.0) ** 2)))
+
+    for sigma, law in ((bump, EulerMaruyama), (lambda x: 0.2 * x, LogNormal)):
+        problem = qpde.Problem(
+            qpde.Space(3, start=100.0),
+            lambda x, t, u, s=sigma: u.dt + u.generator(drift=0.05 * x, sigma=jnp.diag(s(x))),
+            time=1.0,
+            terminal=jnp.sum,
+        )
+        paths: Any = problem.domain
+        assert isinstance(paths.law, law)

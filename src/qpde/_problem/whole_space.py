@@ -23,6 +23,7 @@ from .._field.base import AbstractField, as_field
 from .._field.jet import Jet, Quadratic
 from .._field.radial import OfSquare
 from .._precision import Numbers, like, number
+from .._program.polynomial import degree
 from .._program.program import JUMP
 from .evolution import Data, Given, Parts, in_time, rate_at
 
@@ -148,6 +149,11 @@ class Coefficients(eqx.Module):
         second, drift, _ = self.operator.coefficients(z)
         return self.scale * drift, self.scale * second
 
+    def joined(self, z: Array) -> Array:
+        """All of them as one array, of one array."""
+        drift, second = self(z[:-1], z[-1])
+        return jnp.concatenate([drift, jnp.ravel(second)])
+
 
 def _diffusion(operator: Operator, equation: Any, paths: Paths) -> tuple[float, AbstractLaw]:
     """The factor that makes an equation `u_s = A : Hess u + b . grad u + ...`, and the diffusion's law."""
@@ -163,11 +169,13 @@ def _diffusion(operator: Operator, equation: Any, paths: Paths) -> tuple[float, 
 
 
 def _log_normal(coefficients: Coefficients, start: np.ndarray, end: float) -> LogNormal | None:
-    """The law of prices where `b_i = rate_i x_i` and `A_ij = x_i x_j C_ij`, as random points show it.
+    """The law of prices where `b_i = rate_i x_i` and `A_ij = x_i x_j C_ij`.
 
-    Coefficients made of analytic functions that agree at random points agree everywhere.
+    The program has to show that the coefficients are polynomials: such agree everywhere if they do at random
+    points. Others, which may have a bump that no point meets, are simulated.
     """
-    if not np.all(start > 0):
+    whole = np.append(start, 0.0)
+    if not np.all(start > 0) or not np.isfinite(degree(coefficients.joined, whole)):
         return None
     rng = np.random.default_rng(0)
     points = start * np.exp(0.7 * rng.standard_normal((_SEEN, start.size)))

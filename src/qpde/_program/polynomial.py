@@ -59,6 +59,8 @@ def _degree(equation: JaxprEqn, given: list[float]) -> float:
         return equation.params["y"] * given[0]
     if name == "div" and given[1] == 0:
         return given[0]
+    if name == "select_n" and given[0] == 0:  # a choice that does not depend on x
+        return max(given[1:])
     if name == "convert_element_type" and equation.params["new_dtype"] == jnp.float64:
         return given[0]
     return math.inf
