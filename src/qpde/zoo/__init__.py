@@ -35,7 +35,7 @@ from ._quadratic import eikonal as eikonal
 from ._quadratic import lqr as lqr
 from ._quadratic import lqr_diffusion as lqr_diffusion
 from ._quadratic import lqr_matrices as lqr_matrices
-from ._rotated import rotated as rotated
+from ._quadratic import rotated as rotated
 from ._semilinear import exponential_ball as exponential_ball
 from ._semilinear import semilinear as semilinear
 from ._semilinear import two_body_allen_cahn as two_body_allen_cahn
