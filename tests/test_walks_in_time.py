@@ -19,9 +19,10 @@ from qpde._boundary.diffused import Diffused
 from qpde._boundary.payoff import OfOneNumber
 from qpde._diffusion.law import EulerMaruyama, Gaussian, LogNormal, simulated
 from qpde._domain.base import Times
-from qpde._field.base import Autodiff
+from qpde._field.base import Autodiff, Constant
 from qpde._field.form import Spatial
 from qpde._motion.in_time import MovingSpheres
+from qpde._problem.trial import Trial
 
 
 def estimate(problem, points, t=None, **options):
@@ -151,7 +152,8 @@ def test_a_network_makes_intervals_narrow():
     x, t = np.full((20, 4), 0.2), np.linspace(0.05, 0.95, 20) * float(problem.domain.times.end)
     with_network, alone = (estimate(each, x, t, walks=500) for each in (solution, problem))
     assert with_network.corrected
-    exact = np.asarray(jax.vmap(problem.exact)(np.concatenate([x, t[:, None]], axis=1)))
+    known: Any = problem.exact
+    exact = np.asarray(jax.vmap(known)(np.concatenate([x, t[:, None]], axis=1)))
     assert off(with_network, exact) < 4.5
     assert off(alone, exact) < 4.5
     assert np.median(with_network.standard_error / alone.standard_error) < 0.05
@@ -210,9 +212,7 @@ def test_a_basket_by_its_geometric_mean():
 def residual_of(problem, z):
     """`L f` of the data that are carried inside."""
     with jax.enable_x64(True):
-        trial = qpde._problem.trial.Trial.of(
-            problem, qpde._field.base.Constant(0.0), exact_boundary=True
-        )
+        trial = Trial.of(problem, Constant(0.0), exact_boundary=True)
         return np.asarray(jax.jit(jax.vmap(trial.residual))(jnp.asarray(z)))
 
 
