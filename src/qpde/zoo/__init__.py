@@ -20,9 +20,6 @@ from ._control import steered_bumps as steered_bumps
 from ._control import van_der_pol as van_der_pol
 from ._evolution import absorbed_heat as absorbed_heat
 from ._evolution import heat_ball as heat_ball
-from ._exercise import MAX_CALL as MAX_CALL
-from ._exercise import bermudan_max_call as bermudan_max_call
-from ._exercise import put_in_time as put_in_time
 from ._linear import annulus as annulus
 from ._linear import committor as committor
 from ._linear import drift as drift
@@ -47,7 +44,10 @@ from ._space import hjb_chain as hjb_chain
 from ._space import hjb_quadratic as hjb_quadratic
 from ._space import semilinear_heat as semilinear_heat
 from ._space import sine_gordon_in_time as sine_gordon_in_time
+from ._stopping import MAX_CALL as MAX_CALL
 from ._stopping import american_put as american_put
+from ._stopping import bermudan_max_call as bermudan_max_call
+from ._stopping import put_in_time as put_in_time
 from ._targets import AT_START as AT_START
 from ._targets import TARGETS as TARGETS
 from ._targets import Target as Target
