@@ -70,9 +70,13 @@ def test_data_of_the_distance_are_carried_exactly():
         dim, k, end, a = 5, 0.3, 0.4, 0.7
         drift, centre = np.array([0.2, 0.0, 0.0, 0.1, 0.0]), np.linspace(0.0, 0.5, dim)
         data = qpde.OfSquare(lambda s: jnp.exp(-k * s), centre)
-        rule = exact_rule(data, float(np.sqrt(2 * a * end)))
-        assert rule is not None
-        field = SquareMean(data, np.asarray(a), drift, np.asarray(end), True, rule)
+        found = exact_rule(data, float(np.sqrt(2 * a * end)))
+        assert found is not None
+        rule, miss = found
+        assert miss < 1e-9
+        field = SquareMean(
+            data, np.asarray(a), drift, np.asarray(end), True, rule, np.asarray(miss)
+        )
 
         def true(z):
             s = end - z[-1]

@@ -23,6 +23,7 @@ from qpde._field.jet import Jet, UnknownAsk
 from qpde._monotone.in_time import Weight, growth_over, weight_of
 from qpde._problem.points import with_times
 from qpde._problem.trial import Trial
+from qpde._report.run_page import _BOUNDED
 from qpde._trust.residual import rough_parts
 
 BALL, BOX = qpde.Ball(3, centre=0.2, radius=1.3), qpde.Box(0.0, [1.0, 2.0])
@@ -458,3 +459,25 @@ def test_a_film_shows_the_solution_at_several_times(wave):
     assert panes[0].get_ylabel() == "$t$"
     with pytest.raises(ValueError, match="must lie in space"):
         qpde.plot.film(wave, direction=1)
+
+
+def test_pages_have_words_for_every_norm():
+    assert set(_BOUNDED) == set(qpde.Norm)
+
+
+def test_radial_points_at_every_instant():
+    """Of the law `R sqrt(U)`, `|x|^2` is uniform; under it the Laplacian has a constant as without time."""
+    problem = zoo.absorbed_heat(4)
+    law = qpde.Radial(problem.domain, 2.0)
+    z = np.asarray(law.sample(jax.random.key(0), 20_000)[0])
+    squares, times = np.sum(z[:, :4] ** 2, axis=1), z[:, 4]
+    # Four standard errors of uniform variables: 6e-5 of false alarms each.
+    assert abs(squares.mean() - 0.5) < 4 / np.sqrt(12 * 20_000)
+    assert abs(times.mean() - 0.05) < 4 * 0.1 / np.sqrt(12 * 20_000)
+    assert abs(np.corrcoef(squares, times)[0, 1]) < 4 / np.sqrt(20_000)
+    found = qpde.monotonicity(problem, measure=law)
+    still = qpde.Problem(qpde.Ball(4), lambda x, u: 0.5 * u.laplacian)
+    wanted = qpde.monotonicity(still, measure=qpde.Radial(qpde.Ball(4), 2.0)).constant
+    assert found.spatial == pytest.approx(wanted)
+    with pytest.raises(ValueError, match="lives on a"):
+        qpde.Radial(qpde.Cylinder(BOX, 1.0), 2.0)

@@ -127,10 +127,13 @@ def _of_square(data: OfSquare, paths: Paths) -> SquareMean | None:
     diffusion = law.isotropic if isinstance(law, Gaussian) else None
     if not diffusion or not isinstance(law, Gaussian):
         return None
-    rule = exact_rule(data, float(np.sqrt(2.0 * diffusion * paths.end)))
-    if rule is None:
+    found = exact_rule(data, float(np.sqrt(2.0 * diffusion * paths.end)))
+    if found is None:
         return None
-    return SquareMean(data, number(diffusion), law.drift, paths.end, paths.backward, rule)
+    rule, miss = found
+    return SquareMean(
+        data, number(diffusion), law.drift, paths.end, paths.backward, rule, number(miss)
+    )
 
 
 @compiled(brief=True)

@@ -79,7 +79,8 @@ class Certificate:
             )
         elif self.monotonicity is not None:
             constant = f"over the constant {1 / self.factor:.6g} ({self.monotonicity.kind})"
-        edge = f", plus {self.boundary:.3g} for boundary values" if self.boundary else ""
+        what = "carried data" if self.norm is Norm.VALUE else "boundary values"
+        edge = f", plus {self.boundary:.3g} for {what}" if self.boundary else ""
         text = (
             f"{words} <= {self.bound:.3g}{relative}: {word}{sure}\n"
             f"  |L Q| <= {self.residual:.3g}{size}, {constant}{edge}; assumes: {'; '.join(self.assumptions)}"

@@ -25,6 +25,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from .._boundary.around import SquareMean
+from .._boundary.smear import Smeared
 from .._equation.exit_time import amplification, exit_time
 from .._equation.operator import Basis, Bound, Operator, Structure
 from .._monotone.in_time import growth_over
@@ -238,12 +240,14 @@ def value_bound(
     spread = math.sqrt(_VARIANCE * float(np.var(residual, ddof=1)) * (1.0 - risk) / (count * risk))
     mean = float(np.mean(residual)) + spread
     factor = math.exp(max(growth, 0.0) * end) * end / rate
-    bound = factor * mean
+    miss = _carried_miss(problem, abs(growth) * rate * factor)
+    bound = factor * mean + miss
     trial = cast(solution.trial, "float64")
     size = abs(float(trial.value(jnp.asarray(paths.start))))
     if not paths.law.exact:
         gaps.append("paths in steps of Euler and Maruyama have the law of the diffusion")
     guessed = bool(rough or gaps)
+    seen = ["data are carried inside as exactly as a finer rule says"] if miss else []
     assumptions = (
         "Q and u grow no faster than polynomials, so that Ito's formula holds",
         f"the variance of |L Q| is at most {_VARIANCE:g} times that at the points",
@@ -256,9 +260,18 @@ def value_bound(
         confidence=None if guessed else confidence,
         residual=mean,
         factor=factor,
-        assumptions=(*assumptions, *rough, *gaps, *said_of(solution)),
+        assumptions=(*assumptions, *seen, *rough, *gaps, *said_of(solution)),
         sample_size=count,
+        boundary=miss,
     )
+
+
+def _carried_miss(problem: Problem, grown: float) -> float:
+    """What data carried by rules of Gauss are off in the value, and through the reaction in `L Q`."""
+    field = problem.boundary
+    if isinstance(field, Smeared) and isinstance(field.mean, SquareMean):
+        return (1.0 + grown) * float(field.mean.miss)
+    return 0.0
 
 
 def _growth(solution: Solution, values: tuple[float, float] | None) -> tuple[float, list[str]]:
