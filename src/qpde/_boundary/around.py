@@ -27,9 +27,9 @@ from .._field.radial import OfSquare
 from .._precision import Numbers
 
 # Nodes along and across that are tried, and those that they are compared with.
-_RULES, _FINEST = ((8, 6), (12, 8), (20, 16), (40, 32)), (56, 44)
+_RULES, _FINEST = ((8, 6), (12, 8), (20, 16)), (28, 22)
 # The shortest rule that is exact up to the first of these shares is taken, else one below the second.
-_EXACT, _ENOUGH = 2e-10, 1e-8
+_EXACT, _ENOUGH = 2e-10, 1e-6
 _ORDERS = 3
 # Added to squares and times, so that their roots have derivatives at zero.
 _TINY = 1e-30
