@@ -15,6 +15,7 @@ from .._arguments import a_function, an_instance, flag, reals, shown
 from .._boundary.conditions import Clamped, Conditions, SimplySupported
 from .._boundary.lift import lift
 from .._boundary.miss import Approximation
+from .._boundary.payoff import OfOneNumber
 from .._boundary.rounded import Rounded, round_off
 from .._boundary.smear import Smeared
 from .._domain.base import AbstractDomain
@@ -210,6 +211,13 @@ class Problem(eqx.Module):
     def carried(self) -> bool:
         """Whether data with kinks are carried inside; at their instant `boundary` has their values."""
         return isinstance(self.boundary, Smeared) and not self.boundary.smooth
+
+    @property
+    def seen_of_data(self) -> tuple[str, ...]:
+        """What is believed of the data because points showed it."""
+        if isinstance(self.boundary, Smeared) and isinstance(self.boundary.mean, OfOneNumber):
+            return ("the data depend on one number, as they do at 4,096 random points",)
+        return ()
 
     @property
     def smoothed(self) -> bool:

@@ -251,6 +251,7 @@ def value_bound(
     assumptions = (
         "Q and u grow no faster than polynomials, so that Ito's formula holds",
         f"the variance of |L Q| is at most {_VARIANCE:g} times that at the points",
+        *problem.seen_of_data,
     )
     return Certificate(
         bound=bound,
