@@ -12,7 +12,8 @@ and `K_2` that bound `f_u`. Hence
 
 Both ends are means over exact paths: an interval for the first from below and one for the second from above
 hold `u(x)`. Their distance is `E int (e^(K_2 r / k) - e^(K_1 r / k)) |L Q| dr / k`, far below the bound of
-`certify` at the point, and zero where the equation is linear.
+`certify` at the point, and zero where the equation is linear. Without a bound from below `K_1` is minus
+infinity.
 """
 
 import itertools
@@ -43,6 +44,8 @@ from .tally import MOST, rms
 
 # Paths that are looked at together, those that foresee how many are needed, and the fewest for an interval.
 _PATHS, _PILOT, _FEWEST = 1_024, 1_024, 10
+# Stands for no bound from below, where a weight may be as small as zero; exponents that say nothing.
+_NONE, _MOST_GROWTH = -1e300, 600.0
 # Parts of a range of values in each of which slopes are enclosed.
 _PARTS = 16
 
@@ -66,7 +69,8 @@ class Slopes(eqx.Module):
     def words(self, values: tuple[float, float] | None) -> str:
         """How an interval came about."""
         text = "half the distance of two linear problems, "
-        text += f"with f_u between {self.low:.4g} and {self.high:.4g}"
+        bounds = f"between {self.low:.4g} and {self.high:.4g}"
+        text += f"with f_u {bounds if self.low > _NONE else f'at most {self.high:.4g}'}"
         if values is not None:
             text += f" (given that u and Q take values from {values[0]:.4g} to {values[1]:.4g})"
         return text if self.proved else f"{text}, as random points show"
@@ -92,12 +96,14 @@ def slopes_of(problem: Problem, values: tuple[float, float] | None) -> Slopes:
     most = [operator.least(_Growth(operator), one) for one in ranges]
     low = min(float(one.value) for one in most) / rate
     high = -min(float(one.value) for one in least) / rate
-    if not (np.isfinite(low) and np.isfinite(high)):
+    if not high * float(paths.end) <= _MOST_GROWTH:
         raise ValueError(
-            "The derivative of the equation in u is not bounded from both sides. A value_range=(low, high) "
-            "between which you know u and Q to lie may help."
+            "The derivative of the equation in u is not bounded from above, or so large that an interval "
+            "says nothing. A value_range=(low, high) between which you know u and Q to lie may help."
         )
-    return Slopes(low, high, all(one.proved for one in [*least, *most]))
+    if not (np.isfinite(low) and all(one.proved for one in most)):
+        low = _NONE
+    return Slopes(low, high, all(one.proved for one in least))
 
 
 def values_between(
