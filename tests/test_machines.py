@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command import command
 
 import qpde
 
@@ -65,7 +66,7 @@ def test_slurm_is_recognised(tmp_path):
         )
         for i in range(2)
     ]
-    said = [process.communicate(timeout=120)[0].strip() for process in processes]
+    said = [process.communicate(timeout=600)[0].strip() for process in processes]
     assert said == ["0 2", "1 2"]
 
 
@@ -102,7 +103,9 @@ def test_wrong_use_is_one_sentence():
         qpde.distributed("localhost:1", processes=2, process=2),
     ):
         pass
-    process = launch(2, "zoo")
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "takes a Python script or one of the commands solve, resume" in said
+    done = command("launch", "-n", 2, "zoo")
+    assert done.code == 2
+    assert "takes a Python script or one of the commands solve, resume" in done.err
+    done = command("launch", "-n", 0, "solve", "survival")
+    assert done.code == 2
+    assert "from 1 to 1,000, got 0" in done.err

@@ -125,9 +125,10 @@ def distributed(
 
 def _end(error: BaseException) -> NoReturn:
     """End this process; taking leave of the others would wait for them, who wait for this one."""
-    traceback.print_exception(error)
-    if isinstance(error, jax.errors.JaxRuntimeError):
+    if isinstance(error, jax.errors.JaxRuntimeError) and "gloo" in str(error).lower():
         sys.stderr.write(f"qpde: {_GONE}\n")
+    else:
+        traceback.print_exception(error)
     sys.stderr.flush()
     os._exit(1)
 
