@@ -24,13 +24,13 @@ MAX_CALLS = [(dim, start) for dim in (2, 5, 20) for start in (90, 100, 110)]
 RATE, SIGMA = 0.05, 0.25
 
 
-def max_call(dim: int, start: int, seed: int) -> str:
+def max_call(dim: int, start: int, seed: int, paths: int) -> str:
     """One max-call."""
     began = time.perf_counter()
     problem = bermudan_max_call(dim, start=float(start))
     solution = qpde.solve_stopping(problem, seed=seed)
     solved = time.perf_counter() - began
-    bound = qpde.bracket(solution, problem.start, seed=seed + 1)
+    bound = qpde.bracket(solution, problem.start, paths=paths, seed=seed + 1)
     seconds = time.perf_counter() - began
     _, _, point, low, high = MAX_CALL[dim, start]
     inside = "yes" if bound.low <= point <= bound.high else "NO"
@@ -42,7 +42,7 @@ def max_call(dim: int, start: int, seed: int) -> str:
 
 
 def differences(
-    time: float, *, nodes: int = 2_000, steps: int = 2_000
+    time: float, *, nodes: int = 800, steps: int = 600
 ) -> tuple[np.ndarray, np.ndarray]:
     """Prices and values of the put with strike 1 by finite differences in the logarithm of the price.
 
@@ -111,7 +111,7 @@ def main() -> None:
     )
     parser.add_argument("--only", help="one row: max_call-d-S, put or perpetual")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--paths", type=int, default=400, help="of each point of the puts")
+    parser.add_argument("--paths", type=int, help="from each point: 16,384, for the puts 400")
     options = parser.parse_args()
     names = [f"max_call-{dim}-{start}" for dim, start in MAX_CALLS] + ["put", "perpetual"]
     if options.only is not None and options.only not in names:
@@ -119,9 +119,12 @@ def main() -> None:
     for name in names if options.only is None else [options.only]:
         kind, *numbers = name.split("-")
         if kind == "max_call":
-            print(max_call(int(numbers[0]), int(numbers[1]), options.seed), flush=True)
+            print(
+                max_call(int(numbers[0]), int(numbers[1]), options.seed, options.paths or 16_384),
+                flush=True,
+            )
         else:
-            print(put(name, options.seed, options.paths), flush=True)
+            print(put(name, options.seed, options.paths or 400), flush=True)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def bracket(
     solution: Any,
     points: Any,
     *,
-    paths: int = 8_192,
+    paths: int = 16_384,
     inner: int = 8,
     confidence: float = 0.95,
     seed: int = 0,
