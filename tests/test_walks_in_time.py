@@ -17,7 +17,7 @@ from scipy.stats import t as t_law
 import qpde
 from qpde import zoo
 from qpde._boundary.diffused import Diffused
-from qpde._boundary.payoff import OfOneNumber
+from qpde._boundary.payoff import OfOneNumber, Profile
 from qpde._diffusion.law import EulerMaruyama, Gaussian, LogNormal, simulated
 from qpde._domain.base import Times
 from qpde._field.base import Autodiff, Constant
@@ -236,6 +236,22 @@ def test_the_larger_of_two_prices_is_carried_exactly():
         np.testing.assert_allclose(carried.trace(z, Spatial()), slow.trace(z, Spatial()), rtol=1e-6)
     near = np.array([[x, y, 0.0], [100.0, 101.0, 0.999], [100.0, 100.0, 0.9999]])
     assert np.max(np.abs(residual_of(problem, near))) < 1e-8
+
+
+def test_the_smallest_of_a_hundred_prices():
+    """`int_0^inf P(min > v) dv` by a fine rule of trapezia, rate 0.02 and volatility 0.2 in a year."""
+    middle, spread = np.log(100.0) + 0.02 - 0.02, 0.2
+    v = np.linspace(1e-3, 150.0, 60_001)
+    exact = np.trapezoid(norm.sf((np.log(v) - middle) / spread) ** 100, v) + 1e-3
+    with jax.enable_x64(True):
+        data = Autodiff(lambda x: jnp.min(x))
+        profile = Profile(data, np.zeros(100), np.ones(100), True)
+        ones, none = np.ones(100), np.zeros(0)
+        field = OfOneNumber(
+            profile, np.eye(100), 0.0 * ones, 0.2 * ones, none, np.asarray(1.0), True, False, True
+        )
+        found = float(field.value(jnp.asarray(np.append(100.0 * ones, 0.0))))
+    assert found == pytest.approx(exact, rel=1e-8)
 
 
 def test_other_kinks_are_rounded_off_by_the_diffusion():

@@ -12,6 +12,7 @@ between the kinks of `h`: a rule of Gauss and Legendre on each part gives the in
 product solves the equation of the diffusion, and so does the sum. Derivatives are those of the products.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,9 @@ from .._field.base import AbstractField, Autodiff
 from .._field.form import AbstractForm, in_space, without_time
 from .._precision import Numbers, like
 
-# Nodes between two kinks, and deviations beyond which nothing is integrated.
-_NODES, _REACH = 48, 8.0
+# Nodes between two kinks, and deviations beyond which nothing is integrated. The product of many numbers
+# falls within a deviation over `sqrt(2 log(many))`, and so many more nodes are taken.
+_NODES, _MANY, _REACH = 48, 64.0, 8.0
 # The least time, so that its root has a derivative.
 _TINY = 1e-24
 # Random points at which data are compared with a function of one number, and by how much they may be off.
@@ -71,7 +73,8 @@ class OfOneNumber(AbstractField):
         low, high = middle - reach, middle + reach
         inner = jnp.clip(jnp.asarray(self.kinks, mean.dtype), low, high)
         edges = jax.lax.stop_gradient(jnp.concatenate([low[None], inner, high[None]]))
-        at, weight = np.polynomial.legendre.leggauss(_NODES)
+        many = math.sqrt(2.0 * math.log(self.rows.shape[0]))
+        at, weight = np.polynomial.legendre.leggauss(max(_NODES, math.ceil(_MANY * many)))
         half = 0.5 * (edges[1:] - edges[:-1])[:, None]
         nodes = 0.5 * (edges[1:] + edges[:-1])[:, None] + half * jnp.asarray(at, mean.dtype)[None]
         weights = half * jnp.asarray(weight, mean.dtype)[None]
