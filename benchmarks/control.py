@@ -185,7 +185,7 @@ def simulated() -> None:
     )
     start = np.tile([0.3, 0.1, -0.2], (200, 1))
     found = qpde.simulate(
-        loop, start, policy=lambda x: -jnp.asarray(gain) @ x, walks=500, paths=0, progress=False
+        loop, start, policy=lambda x: -jnp.asarray(gain) @ x, walks=150, paths=0, progress=False
     )
     exact = start[0] @ m @ start[0] + c
     inside = np.mean((found.low <= exact) & (exact <= found.high))
