@@ -16,7 +16,6 @@ from .._precision import keys_from, x64
 from .kinks import payoff_kinks, strikes
 from .problem import Stopping
 from .solution import Rest, StoppingSolution, Waiting
-from .steady import steady
 from .units import Units, draw_units
 
 # Paths start around a start, by this part of the deviation up to the next date, and move by so much more than
@@ -69,8 +68,6 @@ def solve_stopping(
     draw, more = keys_from(a_seed(seed), 2)
     rng = np.random.default_rng([int(word) for word in np.ravel(jr.key_data(more))])
     size = float(real("size", size, above=0.0))
-    if not np.isfinite(problem.time):
-        return steady(problem, rng, count, size, whole("steps", 1_000 if steps is None else steps))
     times = _dates(problem, steps)
     if dim == 1 and rest is None and len(times) > 20:
         spare = 0

@@ -7,8 +7,7 @@ a convex payoff Jensen's inequality gives
 
 so that waiting from `tau` to `tau'` loses at most `lost = sup over x and s <= h of
 payoff(x) - e^(-r s) payoff(m_s(x))`, and for `r >= 0` the value of stopping at any time is at most the value
-of stopping at dates and `lost`. For a put with strike `K` it is `K (1 - e^(-r h))`. Without an end, what is
-left at the last date is at most the largest payoff, discounted.
+of stopping at dates and `lost`. For a put with strike `K` it is `K (1 - e^(-r h))`.
 """
 
 from typing import Any
@@ -52,23 +51,16 @@ def lost_between(problem: Stopping, times: np.ndarray) -> tuple[float, tuple[str
         )
         _refuse_growth(near, far)
         most = max(most, near, far)
-    assumes = [
+    return most, (
         f"the payoff is convex (at {_STATES // 2:,} random midpoints)",
         f"it loses at most {most:.3g} between dates (the largest loss at {2 * _STATES:,} states)",
-    ]
-    if np.isfinite(problem.time):
-        return most, tuple(assumes)
-    near, far = (np.asarray(_pays(problem, _states(problem, r * rooted))) for r in (_NEAR, _FAR))
-    _refuse_growth(float(np.max(near)), float(np.max(far)))
-    top = max(float(np.max(near)), float(np.max(far))) - min(0.0, float(np.min(far)))
-    assumes.append(f"it is at most {top:.3g} (the largest at {2 * _STATES:,} states)")
-    return most + float(np.exp(-problem.discount * end)) * top, tuple(assumes)
+    )
 
 
 def _refuse_growth(near: float, far: float) -> None:
     if far > 1.5 * max(near, 0.0) + 1e-12:
         raise ValueError(
-            "What is lost between dates or at the end grows with the state, and there is no bound from above "
+            "What is lost between dates grows with the state, and there is no bound from above "
             "for stopping at any time. Give dates=, the times at which one may stop."
         )
 

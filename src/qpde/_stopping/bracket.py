@@ -44,7 +44,7 @@ class Bracket:
     means over paths are taken as normal). `rule` is the mean of what the rule earns, `dual` that of the
     martingale's bound, `rule_error` and `dual_error` are their standard errors: `low` and `high` lie so many
     of them below and above that each holds with `(1 + confidence) / 2`. `value` is the solution's own.
-    `lost` is added to `high` where one may stop between dates or without an end (`_stopping/between.py`).
+    `lost` is added to `high` where one may stop between dates (`_stopping/between.py`).
     `assumes` says what is taken for granted.
     """
 

@@ -41,8 +41,7 @@ class Stopping(eqx.Module):
     - `start`: the state `(d,)` at which the value is wanted, or several `(n, d)`.
     - `discount`: the rate at which payoffs are discounted, a number.
     - `dates`: rising times, not negative, at which one may stop.
-    - `time`: in their place, the end of the time in which one may stop at any instant; `math.inf` for none,
-      with a positive discount.
+    - `time`: in their place, the end of the time in which one may stop at any instant.
     """
 
     payoff: Callable[..., Any]
@@ -79,8 +78,6 @@ class Stopping(eqx.Module):
         self.frame = Frame.of(motion, self.starts)
         self.discount = real("discount", discount)
         self.dates, self.time = _times(dates, time)
-        if not np.isfinite(self.time) and self.discount <= 0:
-            raise ValueError("Stopping without an end needs a positive discount.")
         point = jax.ShapeDtypeStruct((self.dim,), jnp.float64)
         expect_scalar("The payoff", self.payoff, point, "It takes one state (d,), not a batch.")
         found = np.asarray(jax.vmap(self.pays)(jnp.asarray(self.starts)))
@@ -103,7 +100,7 @@ class Stopping(eqx.Module):
 
     def __repr__(self) -> str:
         if self.dates is None:
-            when = "at any time" + (f" up to {self.time:g}" if np.isfinite(self.time) else "")
+            when = f"at any time up to {self.time:g}"
         else:
             when = f"at {len(self.dates)} dates up to {self.time:g}"
         return (
@@ -118,8 +115,7 @@ def _times(dates: Any, time: Any) -> tuple[np.ndarray | None, np.ndarray]:
             "Give dates=, the times at which one may stop, or time=, the end: one of the two."
         )
     if dates is None:
-        endless = isinstance(time, float) and time == np.inf
-        return None, np.asarray(np.inf) if endless else real("time", time, above=0.0)
+        return None, real("time", time, above=0.0)
     found = reals("dates", dates, "rising times")
     if found.ndim != 1 or found.size == 0 or found[0] < 0 or np.any(np.diff(found) <= 0):
         raise ValueError(f"dates must be rising times, not negative, got {shown(dates)}.")

@@ -49,11 +49,11 @@ class Waiting(eqx.Module):
 
     def known(self, i: Any, t: Any, b: Float[Array, " d"]) -> Float[Array, ""]:
         """The mean of the network of the date `i + 1`, at `t` from the position `b`; not discounted."""
-        frame, j = self.problem.frame, jnp.minimum(i, len(self.outer) - 1)
-        units = jax.tree.map(lambda leaf: jnp.asarray(leaf)[j], self.units)
+        frame = self.problem.frame
+        units = jax.tree.map(lambda leaf: jnp.asarray(leaf)[i], self.units)
         after = jnp.asarray(self.times)[i + 1] - t
         means = units.means(frame, frame.level(t, b) + frame.speed * after, after)
-        return jnp.dot(jnp.asarray(self.outer)[j], means)
+        return jnp.dot(jnp.asarray(self.outer)[i], means)
 
     def at_date(self, i: Any, b: Float[Array, " d"]) -> tuple[Array, Array, Array]:
         """At the date `i`: the payoff, what waiting is worth, and the part of it whose law is known."""

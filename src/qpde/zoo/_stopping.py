@@ -147,7 +147,7 @@ def bermudan_max_call(
 def put_in_time(
     start: object = 1.0,
     *,
-    time: float | None = 1.0,
+    time: float = 1.0,
     strike: float = 1.0,
     rate: float = 0.05,
     volatility: float = 0.25,
