@@ -94,17 +94,21 @@ def test_data_of_the_distance_are_carried_exactly():
         assert exact_rule(steep, 1.0) is None
 
 
-def test_problems_that_look_alike_in_all_directions_are_seen():
+@pytest.mark.daily("absorbed_heat-True", "heat_ball-False")
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [
+        ("absorbed_heat", True),
+        ("allen_cahn_in_time", True),
+        ("heat_ball", False),
+        ("survival", False),  # without time the other networks serve
+    ],
+)
+def test_problems_that_look_alike_in_all_directions_are_seen(name, alike):
     """By their programs at work: data, equation and domain; a wave in a ball does not."""
     with jax.enable_x64(True):
-        for problem, alike in (
-            (zoo.absorbed_heat(3), True),
-            (zoo.allen_cahn_in_time(4), True),
-            (zoo.heat_ball(4), False),
-            (zoo.survival(4), False),  # without time the other networks serve
-        ):
-            found = _Grower(make_plan(problem))._by_distance()
-            assert isinstance(found, DistanceField) is alike, problem.name
+        found = _Grower(make_plan(zoo.CATALOGUE[name].build(3)))._by_distance()
+        assert isinstance(found, DistanceField) is alike
 
 
 def test_saved_and_loaded(tmp_path):

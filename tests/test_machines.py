@@ -32,10 +32,12 @@ def digests(folder, count, rules, steps):
     return json.loads(file.read_text())
 
 
-def test_two_processes_give_the_bits_of_one(tmp_path):
-    one, two = (digests(tmp_path, count, ["q-learning", "gauss-newton"], 4) for count in (1, 2))
+@pytest.mark.daily("q-learning")
+@pytest.mark.parametrize("rule", ["q-learning", "gauss-newton"])
+def test_two_processes_give_the_bits_of_one(tmp_path, rule):
+    one, two = (digests(tmp_path, count, [rule], 4) for count in (1, 2))
     assert one == two
-    assert set(one) == {"q-learning", "gauss-newton", "walks", "certificate"}
+    assert set(one) == {rule} | ({"walks", "certificate"} if rule == "q-learning" else set())
 
 
 @pytest.mark.slow

@@ -115,6 +115,7 @@ def growing(dim=3):
     )
 
 
+@pytest.mark.slow
 def test_intervals_on_a_ball_cover_as_often_as_they_say():
     """1,000 of 95 %: fewer than 918 or more than 977 hold with a chance below 1.5e-5 each way.
 
@@ -191,6 +192,7 @@ def test_intervals_of_a_call_cover_as_often_as_they_say():
     assert abs(gap.sum()) < 4.5 * np.sqrt(np.sum(found.standard_error**2))
 
 
+@pytest.mark.slow
 def test_a_basket_by_its_geometric_mean():
     """Correlated prices: the geometric mean is log-normal, and its call is carried exactly."""
     root = np.array([[0.2, 0.0], [0.1, 0.25]])
@@ -221,6 +223,7 @@ def residual_of(problem, z):
         return np.asarray(jax.jit(jax.vmap(trial.residual))(jnp.asarray(z)))
 
 
+@pytest.mark.slow
 def test_the_larger_of_two_prices_is_carried_exactly():
     """Margrabe: `E max(X, Y) = x Phi(a) + y Phi(spread - a)` with the spread of `log X / Y`."""
     problem = market(2, lambda x: jnp.max(x), rate=0.0)

@@ -59,6 +59,7 @@ def test_windows_are_one_function(solved):
     assert np.sqrt(np.mean(errors(solved, 0.0, 3.0) ** 2)) < 0.1
 
 
+@pytest.mark.slow
 def test_the_bound_is_carried_over(solved):
     last = qpde.certify_windows(solved)
     error = np.sqrt(np.mean(errors(solved, 3.0, 3.0) ** 2))

@@ -56,6 +56,7 @@ CASES = [
     ("american_put", 1),
     ("heat_ball", 10),
     ("steered_bumps", 4),
+    ("hjb_chain", 4),
 ]
 # Those whose exact solution is known at points only; see test_evolution.py and test_space.py.
 AT_POINTS = {

@@ -170,6 +170,7 @@ class Bumps(eqx.Module):
         return jnp.dot(jnp.sin(waves * x[0] + x[1]), jnp.asarray(self.sizes, x.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_of_second_derivatives_are_above_the_errors(seed):
     """Any function in place of the solution; errors by 40,000 points, 2 % below a bound at the least."""
@@ -284,6 +285,7 @@ def test_kinks_of_higher_derivatives_are_no_bound(network):
     assert found.kind is Kind.HEURISTIC
 
 
+@pytest.mark.daily("clamped_load")
 @pytest.mark.parametrize("name", ["clamped_load", "clamped_waves", "supported_plate"])
 def test_plates_have_bounds_above_their_errors(name):
     problem: Any = zoo.CATALOGUE[name].build(2)

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compiled import compiled
-from .._precision import Numbers
+from .._precision import Numbers, key_from
 
 # Added to a time under a root, so that it has a derivative at zero.
 _TINY = 1e-30
@@ -198,9 +198,8 @@ class EulerMaruyama(AbstractLaw):
 
 @compiled(brief=True)
 def _spread_out(law: AbstractLaw, start: Any, end: Any) -> Array:
-    key = jr.key(0, impl="threefry2x32")
     starts = jnp.broadcast_to(jnp.asarray(start), (_PILOT, len(start)))
-    return simulated(law, key, starts, jnp.linspace(0.0, end, _PILOT_STEPS + 1))[0]
+    return simulated(law, key_from(0), starts, jnp.linspace(0.0, end, _PILOT_STEPS + 1))[0]
 
 
 _PILOT, _PILOT_STEPS = 1_024, 32

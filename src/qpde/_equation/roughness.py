@@ -13,11 +13,15 @@ def field_roughness(field: AbstractField, domain: AbstractDomain) -> int:
 
     Its program is looked at over the domain's box, or over the boxes that the field says it is made of.
     """
+    return roughness_in(field, domain.enclosing_box)
+
+
+def roughness_in(field: AbstractField, box: tuple[Any, Any]) -> int:
+    """The same over a box."""
     program = field.judged_by()
     if program is None:
         return 0
-    boxes = field.judged_on()
-    return max(rough_on(program, box) for box in boxes or (domain.enclosing_box,))
+    return max(rough_on(program, one) for one in field.judged_on() or (box,))
 
 
 def roughness_level(function: Callable[..., Any], domain: AbstractDomain) -> int:

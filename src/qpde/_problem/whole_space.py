@@ -18,7 +18,7 @@ from .._compiled import compiled
 from .._diffusion.law import AbstractLaw, EulerMaruyama, Gaussian, LogNormal
 from .._domain.space import Paths
 from .._equation.operator import Operator
-from .._equation.roughness import field_roughness, rough_on
+from .._equation.roughness import roughness_in
 from .._field.base import AbstractField, as_field
 from .._field.jet import Jet, Quadratic
 from .._field.radial import OfSquare
@@ -95,7 +95,7 @@ def carried(data: AbstractField, paths: Paths) -> tuple[AbstractField, bool]:
     """The data carried inside by the diffusion, and whether they are smooth themselves."""
     law, end, backward = paths.law, paths.end, paths.backward
     box = paths.wide_box[0][:-1], paths.wide_box[1][:-1]
-    rough = field_roughness(data, paths) if data.judged_on() else rough_on(data.value, box)
+    rough = roughness_in(data, box)
     if not rough:
         if not law.exact:
             return Still(data), True

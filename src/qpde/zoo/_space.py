@@ -145,34 +145,33 @@ def hjb_quadratic(dim: int = 100, *, weight: float = 1.0, time: float = 1.0) -> 
 
 
 class _ChainLogarithm(AbstractField):
-    """`log((1 + x' M x) / 2)`."""
+    """`log((1 + |R x|^2) / 2)`."""
 
-    matrix: Numbers
-
-    def judged_by(self) -> None:
-        return None
+    root: Numbers
 
     def value(self, x: Float[Array, " d"]) -> Float[Array, ""]:
-        return _logarithm(jnp.dot(x, self.matrix @ x))
-
-    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        y = self.matrix @ x
-        return 2.0 * y / (1.0 + jnp.dot(x, y))
+        y = self.root @ x
+        return _logarithm(jnp.dot(y, y))
 
     def _parts(self, x: Array) -> tuple[Array, Array, Array]:
-        y = self.matrix @ x
-        first = 1.0 / (1.0 + jnp.dot(x, y))
-        return y, 2.0 * first, -4.0 * first * first
+        y = self.root @ x
+        first = 1.0 / (1.0 + jnp.dot(y, y))
+        return y @ self.root, 2.0 * first, -4.0 * first * first
+
+    def grad(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        y, first, _ = self._parts(x)
+        return first * y
 
     def trace(self, x: Float[Array, " d"], form: AbstractForm) -> Float[Array, ""]:
         y, first, second = self._parts(x)
         if isinstance(form, Identity):
-            return first * jnp.trace(jnp.asarray(self.matrix, x.dtype)) + second * jnp.dot(y, y)
+            return first * jnp.sum(jnp.square(self.root)) + second * jnp.dot(y, y)
         return form.contract(self.hessian(x))
 
     def hessian(self, x: Float[Array, " d"]) -> Float[Array, "d d"]:
         y, first, second = self._parts(x)
-        return first * jnp.asarray(self.matrix, x.dtype) + second * jnp.outer(y, y)
+        root = jnp.asarray(self.root, x.dtype)
+        return first * (root.T @ root) + second * jnp.outer(y, y)
 
 
 class _ChainSolution(eqx.Module):
@@ -185,9 +184,10 @@ class _ChainSolution(eqx.Module):
     weights: Numbers
 
     def __call__(self, x: Float[Array, " d"], t: Array) -> Float[Array, ""]:
-        wide = 1.0 + 4.0 * (self.end - t) * self.sizes * self.places[:, None]
-        squares = self.sizes * (x @ self.axes) ** 2
-        inner = -self.places[:, None] * squares / wide - 0.5 * jnp.log(wide)
+        sizes, places = self.sizes[None, :], self.places[:, None]
+        wide = 1.0 + 4.0 * (self.end - t) * sizes * places
+        squares = sizes * ((x @ self.axes) ** 2)[None, :]
+        inner = -places * squares / wide - 0.5 * jnp.log(wide)
         terms = jnp.log(2.0 * self.weights) - self.places + jnp.sum(inner, axis=1)
         return -jax.scipy.special.logsumexp(terms)
 
@@ -214,7 +214,7 @@ def hjb_chain(dim: int = 100, *, time: float = 1.0, seed: int = 0) -> Problem:
         Space(size),
         _Quadratic(number(1.0)),
         time=end,
-        terminal=_ChainLogarithm(matrix),
+        terminal=_ChainLogarithm(np.sqrt(np.maximum(sizes, 0.0))[:, None] * axes.T),
         exact=_ChainSolution(sizes, axes, end, places, 0.1 * places),
         name="hjb_chain",
     )
