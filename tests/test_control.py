@@ -51,6 +51,7 @@ def test_free_actions_are_those_of_the_closed_form():
         np.testing.assert_allclose(control(x, u), jnp.dot(moved, u.grad) + second + running)
 
 
+@pytest.mark.slow
 def test_an_action_in_the_diffusion_knows_second_derivatives():
     """One coordinate each: `a_i p_i + (1 + u_ii / 2) a_i^2` is smallest at `-p_i / (2 + u_ii)`."""
     control: Any = zoo.lqr_diffusion(3).equation
@@ -311,6 +312,7 @@ def feedback(problem, gain):
     return qpde.Problem(problem.domain, problem.equation, boundary=data), m, c
 
 
+@pytest.mark.slow
 def test_simulated_cost_of_a_feedback_is_that_of_lyapunov():
     problem = zoo.lqr_matrices(2, actions=1, seed=1)
     gain = np.array([[0.5, -0.2]])
@@ -356,6 +358,7 @@ def test_intervals_contain_lyapunovs_cost():
     assert np.mean(inside) >= 0.91
 
 
+@pytest.mark.slow
 def test_the_cost_of_the_best_policy_is_the_value():
     """With the exact policy; a worse one costs more than its interval is wide."""
     problem = zoo.lqr(2)

@@ -92,6 +92,7 @@ def test_bounds_that_users_know():
         qpde.cordes(problem, epsilon=0.8, largest=0.5)
 
 
+@pytest.mark.slow
 def test_the_pairing_has_the_constant():
     """`<F_g v1 - F_g v2, Lap w> >= constant |Lap w|^2` by quadrature, for random sums of sines."""
     problem: Any = zoo.rotated(2, stretch=4.0)

@@ -194,6 +194,7 @@ def test_the_default_in_five_dimensions(growing):
     assert solution.score.relative_l2_error < 1e-8
 
 
+@pytest.mark.slow
 def test_growth_resumes_with_the_same_bits(growing, tmp_path):
     """A run that was stopped between its attempts goes on to what an undisturbed one finds."""
     from qpde._solve.solve import plan_solve

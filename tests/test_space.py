@@ -72,6 +72,7 @@ def test_the_cubature_is_exact_for_cubic_polynomials_and_for_the_radius(dim):
     assert weights @ squares**3 == pytest.approx(dim * (dim + 2) * (dim + 4))
 
 
+@pytest.mark.daily("False")
 @pytest.mark.parametrize("backward", [True, False])
 def test_the_data_carried_inside_have_the_derivatives_of_their_values(backward):
     with jax.enable_x64(True):

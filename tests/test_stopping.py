@@ -167,6 +167,7 @@ def test_bounds_hold_for_any_network(bermudan_put):
     assert np.mean(widths[8:]) > 10 * np.mean(widths[:4])
 
 
+@pytest.mark.slow
 def test_steps_aside_do_no_harm_and_help(bermudan_put):
     solution, tree = bermudan_put
     outer = solution.waiting.outer * 1.02
@@ -178,6 +179,7 @@ def test_steps_aside_do_no_harm_and_help(bermudan_put):
     assert aided.dual + 5 * aided.dual_error > tree
 
 
+@pytest.mark.slow
 def test_a_put_at_any_time():
     """The network against a tree, a bracket around it, and what is lost between dates."""
     problem = put_in_time([0.9, 1.0, 1.1])

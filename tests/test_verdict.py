@@ -81,6 +81,7 @@ def test_the_stiffness_of_the_laplacian_is_its_first_eigenvalue(domain, first, t
         assert correction(solution).stiffness == pytest.approx(first + 2.0, rel=0.03)
 
 
+@pytest.mark.slow
 def test_walks_see_the_error(ball, thorough):
     """The interval holds the true error of networks that are off by 0 % and 50 %.
 

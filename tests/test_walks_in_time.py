@@ -136,6 +136,7 @@ def test_intervals_on_a_ball_cover_as_often_as_they_say():
     assert abs(gap.sum()) < 4.5 * np.sqrt(np.sum(found.standard_error**2))
 
 
+@pytest.mark.slow
 def test_a_drift_is_walked_in_time_steps():
     """`e^-t x_0` for a drift towards the middle."""
     problem = qpde.Problem(
@@ -296,6 +297,7 @@ def test_constant_coefficients_have_the_gaussian_law():
     assert isinstance(paths.law, Gaussian)
 
 
+@pytest.mark.daily("10-0.03")
 @pytest.mark.parametrize(("dim", "width"), [(10, 3e-2), (100, 2e-3)])
 def test_a_nonlinear_equation_lies_between_two_linear_ones(dim, width):
     """Allen-Cahn without a network, against its known value; `1 - 3 u^2` is at most 1."""

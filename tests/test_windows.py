@@ -40,6 +40,7 @@ def errors(solution, low, high):
     return solution(x, t) - np.array(wave(x.T, t))
 
 
+@pytest.mark.slow
 def test_windows_are_one_function(solved):
     assert len(solved.windows) == 3
     assert solved.length == 1.0

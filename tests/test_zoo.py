@@ -66,7 +66,14 @@ AT_POINTS = {
     "sine_gordon_in_time",
     "hjb_quadratic",
 }
-LONG = {("annulus", 10), ("committor", 10), ("mean_ridge", 100), ("cube_norm", 60)}
+LONG = {
+    ("annulus", 10),
+    ("committor", 10),
+    ("mean_ridge", 100),
+    ("cube_norm", 60),
+    ("steered_bumps", 4),
+    ("rotated", 4),
+}
 
 
 @pytest.mark.daily(*(f"{name}-{dim}" for name, dim in CASES if (name, dim) not in LONG))
